@@ -1,0 +1,91 @@
+"""Answers: which CPUs each request gets and how good that is, or why no CPUs can be given."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from models.cpuset import CPUSet
+from models.errors import InfeasibleError
+from models.request import Policy
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+Engine = Literal["cpsat", "greedy"]
+Metrics = dict[str, int]
+"""Metric name to value, in the order in which metrics count; lower is better."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Allocation(_Value):
+    """The CPUs of one request. ``mems``: the NUMA nodes of its CPUs, empty on a machine without NUMA.
+
+    ``metrics`` are those of this allocation alone; ``greedy`` are the greedy answer's, when it was computed.
+    """
+
+    request: str
+    cpuset: CPUSet
+    mems: CPUSet
+    policy: Policy
+    metrics: Metrics
+    greedy: Metrics | None = None
+
+
+class Rule(_Value):
+    """One rule of a clash: its option's name, whose it is, and its numbers in CPUs or domains."""
+
+    name: str
+    request: str
+    text: str
+    asked: int | None = None
+    available: int | None = None
+
+
+class Nearest(_Value):
+    """The nearest request that would be placed: what to change, from what to what."""
+
+    request: str
+    option: str
+    asked: str
+    instead: str
+
+
+class Infeasible(_Value):
+    """Rules that clash. Without any one of them, the others can be met."""
+
+    rules: tuple[Rule, ...]
+    nearest: Nearest | None = None
+
+    def __str__(self) -> str:
+        clash = "; ".join(rule.text for rule in self.rules)
+        if self.nearest is None:
+            return clash
+        near = self.nearest
+        return f"{clash}. Request {near.request!r} would be placed with {near.option} {near.instead}"
+
+
+class Result(_Value):
+    """What ``solve`` answers.
+
+    ``status``: ``optimal`` with proof, ``feasible`` without, ``infeasible`` with the clash, ``unknown`` when
+    neither an answer nor a proof was found in time. ``engine`` gave the answer. ``metrics`` are those of all
+    requests together; ``bounds`` is, per metric, the least value not excluded by proof, or ``None`` where that
+    was not reached. Times in milliseconds.
+    """
+
+    status: Status
+    engine: Engine
+    allocations: tuple[Allocation, ...] = ()
+    metrics: Metrics = {}
+    bounds: dict[str, int | None] = {}
+    infeasible: Infeasible | None = None
+    notes: tuple[str, ...] = ()
+    build_ms: float = 0.0
+    solve_ms: float = 0.0
+
+    def require(self) -> tuple[Allocation, ...]:
+        """The allocations; raises ``InfeasibleError`` when there are none because of a clash or lack of time."""
+        if self.allocations:
+            return self.allocations
+        raise InfeasibleError(self.infeasible or Infeasible(rules=()))

@@ -1,0 +1,52 @@
+"""The errors of the product: bad input, infeasible, defect. Each carries its data."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from models.allocation import Infeasible
+
+
+class CpusatError(Exception):
+    """Root of all errors that callers are meant to catch."""
+
+
+class BadInputError(CpusatError):
+    """What was handed in cannot be used.
+
+    ``file`` is where it came from (a path, a catalog name, ``<stdin>``), ``place`` the spot in it (a line, a
+    dotted path, an option), ``reason`` what is wrong and what would be right. File and place may be empty.
+    """
+
+    def __init__(self, reason: str, *, place: str = "", file: str = "") -> None:
+        self.reason, self.place, self.file = reason, place, file
+        super().__init__(": ".join(part for part in (file, place, reason) if part))
+
+    def within(self, file: str) -> "BadInputError":
+        """The same error, naming the file it came from unless it names one already."""
+        return BadInputError(self.reason, place=self.place, file=self.file or file)
+
+    @classmethod
+    def from_pydantic(cls, error: ValidationError, *, file: str = "") -> "BadInputError":
+        """The first problem that pydantic found, with its dotted path as the place."""
+        problems = error.errors(include_url=False)
+        first = problems[0]
+        place = ".".join(str(step) for step in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            reason = "unknown key"
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        return cls(reason + more, place=place, file=file)
+
+
+class InfeasibleError(CpusatError):
+    """No allocation meets the rules; ``infeasible`` says which rules clash and what would fit."""
+
+    def __init__(self, infeasible: "Infeasible") -> None:
+        self.infeasible = infeasible
+        super().__init__(str(infeasible))
+
+
+class DefectError(CpusatError):
+    """Our own answer failed our own check: a bug, never the caller's mistake."""
