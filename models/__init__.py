@@ -1,13 +1,15 @@
 """Plain values: CPU sets, machines, requests, allocations, errors. Imports nothing of ours."""
 
-from models.cpuset import MAX_CPU, CPUSet, format_cpuset, format_mask, parse_cpuset
+from models.allocation import Allocation, Infeasible, Metrics, Nearest, Result, Rule
+from models.cpuset import MAX_CPU, CPUSet, format_cpuset, format_mask, from_mask, parse_cpuset, to_mask
 from models.errors import BadInputError, CpusatError, DefectError, InfeasibleError
-from models.request import Claim, Constraint, Level, Request
+from models.request import Claim, Constraint, Level, Preference, Request
 from models.topology import CPU, Device, NUMANode, Topology
 
 __all__ = [
     "CPU",
     "MAX_CPU",
+    "Allocation",
     "BadInputError",
     "CPUSet",
     "Claim",
@@ -15,12 +17,20 @@ __all__ = [
     "CpusatError",
     "DefectError",
     "Device",
+    "Infeasible",
     "InfeasibleError",
     "Level",
+    "Metrics",
     "NUMANode",
+    "Nearest",
+    "Preference",
     "Request",
+    "Result",
+    "Rule",
     "Topology",
     "format_cpuset",
     "format_mask",
+    "from_mask",
     "parse_cpuset",
+    "to_mask",
 ]

@@ -63,9 +63,22 @@ def format_cpuset(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
 
 
+def to_mask(cpus: Iterable[int]) -> int:
+    """The CPUs as a bit mask: bit n stands for CPU n."""
+    mask = 0
+    for cpu in cpus:
+        mask |= 1 << cpu
+    return mask
+
+
+def from_mask(mask: int) -> frozenset[int]:
+    """The CPUs whose bits are set."""
+    return frozenset(cpu for cpu, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
+
+
 def format_mask(cpus: Iterable[int]) -> str:
     """Hexadecimal mask of the CPUs, as ``taskset`` reads it: ``{0, 4}`` gives ``"0x11"``."""
-    return hex(sum(1 << cpu for cpu in set(cpus)))
+    return hex(to_mask(cpus))
 
 
 def _validate(value: Any) -> frozenset[int]:  # noqa: ANN401 - pydantic hands in anything

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.cpuset import MAX_CPU, CPUSet, format_cpuset
+from models.cpuset import MAX_CPU, CPUSet, format_cpuset, parse_cpuset
+from models.errors import BadInputError
 from models.request import MAX_REQUESTS, Constraint, CoreType, Name, Request, check_names
 
 Id = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
@@ -130,6 +131,30 @@ class Topology(_Document):
     def free(self) -> frozenset[int]:
         """Allocatable minus held."""
         return self.allocatable.difference(*self.held.values())
+
+    def local_cpus(self, near: str) -> frozenset[int]:
+        """Online CPUs that are local to a device's name, or to the NUMA nodes of a CPU list.
+
+        Raises ``BadInputError`` when it is neither, or when the device does not say where it is.
+        """
+        device = next((device for device in self.devices if device.name == near), None)
+        if device is not None and device.local_cpus is not None:
+            return device.local_cpus & self.online
+        if device is not None and device.numa is None:
+            raise BadInputError(f"device {near!r} has neither local_cpus nor numa", place="near")
+        nodes = {device.numa} if device is not None else self._nodes_of(near)
+        return frozenset(cpu.cpu for cpu in self.cpus if cpu.numa in nodes)
+
+    def _nodes_of(self, cpu_list: str) -> set[int | None]:
+        try:
+            named = parse_cpuset(cpu_list)
+        except ValueError:
+            known = ", ".join(device.name for device in self.devices) or "none"
+            reason = f"{cpu_list!r} is neither a device of this machine ({known}) nor a CPU list"
+            raise BadInputError(reason, place="near") from None
+        if not named or named - self.online:
+            raise BadInputError(f"{cpu_list!r} must name CPUs that are online", place="near")
+        return {cpu.numa for cpu in self.cpus if cpu.cpu in named}
 
     def to_json(self) -> str:
         """The document as text, one CPU a line."""

@@ -1,0 +1,1 @@
+"""Decides which CPUs a request gets."""
