@@ -1,0 +1,11 @@
+"""The kubelet's own CPU assignment, on bit masks: the answers that users of cpumanager know.
+
+``packed`` takes the largest whole domains first, ``distributed`` gives equal shares to NUMA nodes, ``shares``
+decides those shares and ``order`` says in which order the kubelet looks at domains. Behaviour after
+``pkg/kubelet/cm/cpumanager/cpu_assignment.go`` of Kubernetes, as the CPU driver has it too.
+"""
+
+from solver.greedy.distributed import take_distributed
+from solver.greedy.packed import take_packed
+
+__all__ = ["take_distributed", "take_packed"]

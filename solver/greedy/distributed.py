@@ -1,0 +1,34 @@
+"""Distributed: equal shares of the fewest NUMA nodes that allow it, each share packed (KEP-2902)."""
+
+from solver.greedy.order import Layout, layout_of
+from solver.greedy.packed import pack
+from solver.greedy.shares import split_evenly
+from topologies.graph import Machine
+
+
+def take_distributed(
+    machine: Machine, free: int, cpus: int, *, group: int = 1, spread: bool = False
+) -> int | None:
+    """Mask of the CPUs that the kubelet would give, distributed; ``None`` when fewer than ``cpus`` are free.
+
+    ``group``: shares are multiples of so many CPUs, at least 1 (the kubelet's cpuGroupSize: the threads of a core
+    where whole cores are demanded; that the groups are whole cores is for the caller to check). As with the
+    kubelet, a request that is no multiple of ``group`` or has no even split is packed instead.
+    """
+    free &= machine.online
+    if free.bit_count() < cpus:
+        return None
+    layout = layout_of(machine)
+    nodes = [node & free for node in layout.numa_nodes_by_free(free)]
+    split = split_evenly([node.bit_count() for node in nodes], cpus, group) if cpus % group == 0 else None
+    if split is None:
+        return pack(layout, free, cpus, spread=spread)
+    return sum(_share(layout, nodes[i], split.base, groups, group, spread) for i, groups in split.groups.items())
+
+
+def _share(layout: Layout, free: int, base: int, groups: int, group: int, spread: bool) -> int:
+    """One NUMA node's share: its base, then group by group; each of them packed."""
+    taken = pack(layout, free, base, spread=spread)
+    for _ in range(groups):
+        taken |= pack(layout, free & ~taken, group, spread=spread)
+    return taken

@@ -1,0 +1,84 @@
+"""In which order the kubelet looks at the domains of a machine.
+
+Everywhere the rule is the same: fewest free CPUs first, then the lower id. Domains are kept in the order of
+their ids, so a stable sort by free CPUs is all it takes and a domain can be its bit mask and nothing else.
+Ids therefore matter here, though nowhere else in this project: renaming sockets, NUMA nodes, L3s or cores may
+change which of two equally free ones the kubelet takes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from topologies.graph import Domain, Machine
+
+Masks = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A machine as the kubelet walks it: NUMA nodes in sockets or sockets in NUMA nodes, cores in the inner ones.
+
+    All domains are bit masks of online CPUs, in the order of their ids.
+    """
+
+    numa_first: bool
+    outer: Masks
+    inner: Masks
+    l3s: Masks
+    cores: dict[int, Masks]
+    """The cores of each inner domain and of each L3."""
+
+    def outer_by_free(self, free: int) -> list[int]:
+        """Outer domains with free CPUs, fewest first."""
+        return fewest_free(self.outer, free)
+
+    def inner_by_free(self, free: int) -> list[int]:
+        """Inner domains with free CPUs: outer domain by outer domain, in each the fewest first."""
+        found = (mask for outer in self.outer_by_free(free) for mask in fewest_free(self.inner, free, outer))
+        return list(dict.fromkeys(found))
+
+    def numa_nodes_by_free(self, free: int) -> list[int]:
+        """NUMA nodes with free CPUs, in the kubelet's order."""
+        return self.outer_by_free(free) if self.numa_first else self.inner_by_free(free)
+
+    def sockets_by_free(self, free: int) -> list[int]:
+        """Sockets with free CPUs, in the kubelet's order."""
+        return self.inner_by_free(free) if self.numa_first else self.outer_by_free(free)
+
+    def l3s_by_free(self, free: int) -> list[int]:
+        """L3s with free CPUs: NUMA node by NUMA node, in each the fewest first."""
+        nodes = self.numa_nodes_by_free(free)
+        return list(dict.fromkeys(l3 for node in nodes for l3 in fewest_free(self.l3s, free, node)))
+
+    def cores_by_free(self, free: int) -> Iterator[int]:
+        """Cores with free CPUs: inner domain by inner domain, in each the fewest first; lazily."""
+        return (core for inner in self.inner_by_free(free) for core in fewest_free(self.cores[inner], free))
+
+
+def fewest_free(masks: Iterable[int], free: int, within: int = -1) -> list[int]:
+    """Those of the domains that have a free CPU ``within``, by the number of their free CPUs, ascending."""
+    return sorted((mask for mask in masks if mask & within & free), key=lambda mask: (mask & free).bit_count())
+
+
+@lru_cache(maxsize=32)
+def layout_of(machine: Machine) -> Layout:
+    """The kubelet's view of the machine; kept, since preparing it takes longer than an assignment."""
+    sockets, numa_nodes, cores = map(_by_id, (machine.sockets, machine.numa_nodes, machine.cores))
+    numa_first = len(sockets) >= len(numa_nodes)
+    outer, inner = (numa_nodes, sockets) if numa_first else (sockets, numa_nodes)
+    l3s = _l3s(machine)
+    in_each = {mask: tuple(core for core in cores if core & mask) for mask in (*inner, *l3s)}
+    return Layout(numa_first, outer, inner, l3s, in_each)
+
+
+def _by_id(domains: Iterable[Domain]) -> Masks:
+    """Masks in the order of ids; a domain that the kernel does not number has the kubelet's -1."""
+    return tuple(d.mask for d in sorted(domains, key=lambda d: d.id if isinstance(d.id, int) else -1))
+
+
+def _l3s(machine: Machine) -> Masks:
+    """L3s by id. All CPUs without one share the kubelet's L3 number -1, whatever their NUMA nodes."""
+    numbered = _by_id(l3 for l3 in machine.l3s if isinstance(l3.id, int))
+    without = machine.online & ~sum(numbered)
+    return (without, *numbered) if without else numbered

@@ -1,0 +1,116 @@
+"""Packed: the largest whole domains first, what is left from the fullest ones.
+
+Whole sockets and NUMA nodes (the larger kind first), whole or partial L3s if these are preferred, whole cores,
+single CPUs. Each step is a function of (layout, free mask, CPUs still needed) that returns the mask it takes.
+"""
+
+from collections.abc import Callable, Iterable
+
+from solver.greedy.order import Layout, layout_of
+from topologies.graph import Machine
+
+Step = Callable[[Layout, int, int], int]
+
+
+def take_packed(
+    machine: Machine, free: int, cpus: int, *, spread: bool = False, prefer_l3: bool = False
+) -> int | None:
+    """Mask of the CPUs that the kubelet would give, packed; ``None`` when fewer than ``cpus`` are free.
+
+    ``spread`` is the kubelet's distribute-cpus-across-cores: whole cores are not looked for and single CPUs go
+    by number. ``prefer_l3`` is its prefer-align-cpus-by-uncorecache.
+    """
+    free &= machine.online
+    if free.bit_count() < cpus:
+        return None
+    return pack(layout_of(machine), free, cpus, spread=spread, prefer_l3=prefer_l3)
+
+
+def pack(layout: Layout, free: int, cpus: int, *, spread: bool = False, prefer_l3: bool = False) -> int:
+    """The same on a prepared layout, where at least ``cpus`` CPUs are free."""
+    steps: list[Step] = [_whole_outer, _whole_inner]
+    steps += [_l3s] if prefer_l3 else []
+    steps += [_cpus_by_socket] if spread else [_whole_cores, _cpus_by_core]
+    taken = 0
+    for step in steps:
+        if taken.bit_count() == cpus:
+            break
+        taken |= step(layout, free & ~taken, cpus - taken.bit_count())
+    return taken
+
+
+def _whole_outer(layout: Layout, free: int, need: int) -> int:
+    return _whole(layout.outer_by_free(free), free, need)
+
+
+def _whole_inner(layout: Layout, free: int, need: int) -> int:
+    return _whole(layout.inner_by_free(free), free, need)
+
+
+def _whole_cores(layout: Layout, free: int, need: int) -> int:
+    return _whole(layout.cores_by_free(free), free, need)
+
+
+def _l3s(layout: Layout, free: int, need: int) -> int:
+    """Whole L3s while the need is as large as one; then the rest from the first L3 that can hold it."""
+    taken = 0
+    for l3 in layout.l3s_by_free(free):
+        left, missing = free & ~taken, need - taken.bit_count()
+        if missing >= l3.bit_count():
+            taken |= _whole(layout.l3s_by_free(left), left, missing)
+        left, missing = free & ~taken, need - taken.bit_count()
+        if missing:
+            taken |= _part_of_l3(layout, l3, l3 & left, missing)
+        if taken.bit_count() == need:
+            break
+    return taken
+
+
+def _part_of_l3(layout: Layout, l3: int, free: int, need: int) -> int:
+    """Cores of the L3 by id, as many as hold the need when all free: taken if just that many CPUs are free.
+
+    One CPU may be left over where the need is odd; more never, so an L3 with half-free cores may be passed by.
+    """
+    cores = [core for core in layout.cores[l3] if core & free]
+    threads = -(-l3.bit_count() // len(layout.cores[l3]))
+    found = free & sum(cores[: -(-need // threads)])
+    if need % 2 and threads > 1 and found.bit_count() == need + 1:
+        found = lowest(found, need)
+    return found if found.bit_count() == need else 0
+
+
+def _cpus_by_core(layout: Layout, free: int, need: int) -> int:
+    return _single(layout.cores_by_free(free), free, need)
+
+
+def _cpus_by_socket(layout: Layout, free: int, need: int) -> int:
+    return _single(layout.sockets_by_free(free), free, need)
+
+
+def _whole(domains: Iterable[int], free: int, need: int) -> int:
+    """Domains that are free as a whole, one by one, as long as the need is as large as they are."""
+    taken = 0
+    for domain in domains:
+        if not domain & ~free and domain.bit_count() <= need:
+            taken, free, need = taken | domain, free & ~domain, need - domain.bit_count()
+        if not need:
+            break
+    return taken
+
+
+def _single(domains: Iterable[int], free: int, need: int) -> int:
+    """Free CPUs by number, domain by domain."""
+    taken = 0
+    for domain in domains:
+        taken |= lowest(domain & free & ~taken, need - taken.bit_count())
+        if taken.bit_count() == need:
+            break
+    return taken
+
+
+def lowest(mask: int, count: int) -> int:
+    """The lowest ``count`` CPUs of the mask, or all if it has fewer."""
+    left = mask
+    for _ in range(min(count, mask.bit_count())):
+        left &= left - 1
+    return mask ^ left
