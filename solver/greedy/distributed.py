@@ -1,8 +1,9 @@
 """Distributed: equal shares of the fewest NUMA nodes that allow it, each share packed (KEP-2902)."""
 
-from solver.greedy.order import Layout, layout_of
+from solver.greedy.order import Layout, layouts_of
 from solver.greedy.packed import pack
 from solver.greedy.shares import split_evenly
+from solver.greedy.unequal import better_of
 from topologies.graph import Machine
 
 
@@ -18,12 +19,26 @@ def take_distributed(
     free &= machine.online
     if free.bit_count() < cpus:
         return None
-    layout = layout_of(machine)
+    found = [distribute(layout, free, cpus, group=group, spread=spread) for layout in layouts_of(machine)]
+    whole_cores, threads = group > 1 and not spread, "spread" if spread else "pack"
+    return better_of(machine, free, found, policy="distributed", full_cores=whole_cores, threads=threads)
+
+
+def distribute(layout: Layout, free: int, cpus: int, *, group: int, spread: bool) -> int:
+    """The same on a prepared layout, where at least ``cpus`` CPUs are free."""
     nodes = [node & free for node in layout.numa_nodes_by_free(free)]
-    split = split_evenly([node.bit_count() for node in nodes], cpus, group) if cpus % group == 0 else None
+    split = None
+    if cpus % group == 0:
+        split = split_evenly([node.bit_count() for node in nodes], cpus, group, _fewest(layout, cpus, group))
     if split is None:
         return pack(layout, free, cpus, spread=spread)
     return sum(_share(layout, nodes[i], split.base, groups, group, spread) for i, groups in split.groups.items())
+
+
+def _fewest(layout: Layout, cpus: int, group: int) -> int:
+    """With how many NUMA nodes to begin: 1 where sizes are counted, else what nodes of average size make of it."""
+    size = layout.sizes.numa_node
+    return 1 if size is None else max(1, -(-cpus // (-(-size // group) * group)))
 
 
 def _share(layout: Layout, free: int, base: int, groups: int, group: int, spread: bool) -> int:

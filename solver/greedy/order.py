@@ -9,10 +9,25 @@ change which of two equally free ones the kubelet takes.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from topologies.graph import Domain, Machine
 
 Masks = tuple[int, ...]
+
+
+class Sizes(NamedTuple):
+    """How many CPUs a domain of a kind is taken to hold; ``None``: each is counted.
+
+    The kubelet divides the CPUs of the machine by the number of its sockets, cores, L3s and NUMA nodes. Where
+    not all are equal (hybrid machines, some CPUs offline) that can give CPUs that are not free or miss whole
+    cores. So we count, and keep the averages as a second opinion for ``unequal`` to judge.
+    """
+
+    socket: int | None = None
+    core: int | None = None
+    l3: int | None = None
+    numa_node: int | None = None
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,7 @@ class Layout:
     l3s: Masks
     cores: dict[int, Masks]
     """The cores of each inner domain and of each L3."""
+    sizes: Sizes
 
     def outer_by_free(self, free: int) -> list[int]:
         """Outer domains with free CPUs, fewest first."""
@@ -62,14 +78,32 @@ def fewest_free(masks: Iterable[int], free: int, within: int = -1) -> list[int]:
 
 
 @lru_cache(maxsize=32)
-def layout_of(machine: Machine) -> Layout:
-    """The kubelet's view of the machine; kept, since preparing it takes longer than an assignment."""
+def layouts_of(machine: Machine) -> tuple[Layout, ...]:
+    """The machine with its sizes counted; where domains of a kind differ in size, before that with averaged ones.
+
+    Kept, since preparing a layout takes longer than an assignment.
+    """
     sockets, numa_nodes, cores = map(_by_id, (machine.sockets, machine.numa_nodes, machine.cores))
+    l3s = _l3s(machine)
     numa_first = len(sockets) >= len(numa_nodes)
     outer, inner = (numa_nodes, sockets) if numa_first else (sockets, numa_nodes)
-    l3s = _l3s(machine)
     in_each = {mask: tuple(core for core in cores if core & mask) for mask in (*inner, *l3s)}
-    return Layout(numa_first, outer, inner, l3s, in_each)
+    views = _sizes(machine.online.bit_count(), sockets, cores, l3s, numa_nodes)
+    return tuple(Layout(numa_first, outer, inner, l3s, in_each, sizes) for sizes in views)
+
+
+def _sizes(cpus: int, sockets: Masks, cores: Masks, l3s: Masks, numa_nodes: Masks) -> list[Sizes]:
+    """Averages round down, but for NUMA nodes."""
+    kinds = (sockets, cores, l3s, numa_nodes)
+    if all(len({mask.bit_count() for mask in kind}) == 1 for kind in kinds):
+        return [Sizes()]
+    averaged = Sizes(
+        socket=cpus // len(sockets),
+        core=cpus // len(cores),
+        l3=cpus // len(l3s),
+        numa_node=-(-cpus // len(numa_nodes)),
+    )
+    return [averaged, Sizes()]
 
 
 def _by_id(domains: Iterable[Domain]) -> Masks:

@@ -6,7 +6,8 @@ single CPUs. Each step is a function of (layout, free mask, CPUs still needed) t
 
 from collections.abc import Callable, Iterable
 
-from solver.greedy.order import Layout, layout_of
+from solver.greedy.order import Layout, layouts_of
+from solver.greedy.unequal import better_of
 from topologies.graph import Machine
 
 Step = Callable[[Layout, int, int], int]
@@ -23,14 +24,15 @@ def take_packed(
     free &= machine.online
     if free.bit_count() < cpus:
         return None
-    return pack(layout_of(machine), free, cpus, spread=spread, prefer_l3=prefer_l3)
+    found = [pack(layout, free, cpus, spread=spread, prefer_l3=prefer_l3) for layout in layouts_of(machine)]
+    return better_of(machine, free, found, threads="spread" if spread else "pack", prefer_l3=prefer_l3)
 
 
 def pack(layout: Layout, free: int, cpus: int, *, spread: bool = False, prefer_l3: bool = False) -> int:
     """The same on a prepared layout, where at least ``cpus`` CPUs are free."""
-    steps: list[Step] = [_whole_outer, _whole_inner]
+    steps: list[Step] = [_numa_nodes, _sockets] if layout.numa_first else [_sockets, _numa_nodes]
     steps += [_l3s] if prefer_l3 else []
-    steps += [_cpus_by_socket] if spread else [_whole_cores, _cpus_by_core]
+    steps += [_cpus_by_socket] if spread else [_cores, _cpus_by_core]
     taken = 0
     for step in steps:
         if taken.bit_count() == cpus:
@@ -39,28 +41,26 @@ def pack(layout: Layout, free: int, cpus: int, *, spread: bool = False, prefer_l
     return taken
 
 
-def _whole_outer(layout: Layout, free: int, need: int) -> int:
-    return _whole(layout.outer_by_free(free), free, need)
+def _numa_nodes(layout: Layout, free: int, need: int) -> int:
+    return _whole(layout.numa_nodes_by_free(free), free, need)
 
 
-def _whole_inner(layout: Layout, free: int, need: int) -> int:
-    return _whole(layout.inner_by_free(free), free, need)
+def _sockets(layout: Layout, free: int, need: int) -> int:
+    return _whole(layout.sockets_by_free(free), free, need, layout.sizes.socket)
 
 
-def _whole_cores(layout: Layout, free: int, need: int) -> int:
-    return _whole(layout.cores_by_free(free), free, need)
+def _cores(layout: Layout, free: int, need: int) -> int:
+    return _whole(layout.cores_by_free(free), free, need, layout.sizes.core)
 
 
 def _l3s(layout: Layout, free: int, need: int) -> int:
-    """Whole L3s while the need is as large as one; then the rest from the first L3 that can hold it."""
+    """Whole L3s while the need is as large as one; else the rest from the first L3 that can hold it."""
     taken = 0
     for l3 in layout.l3s_by_free(free):
-        left, missing = free & ~taken, need - taken.bit_count()
-        if missing >= l3.bit_count():
-            taken |= _whole(layout.l3s_by_free(left), left, missing)
-        left, missing = free & ~taken, need - taken.bit_count()
-        if missing:
-            taken |= _part_of_l3(layout, l3, l3 & left, missing)
+        if need - taken.bit_count() >= (layout.sizes.l3 or l3.bit_count()):
+            left = free & ~taken
+            taken |= _whole(layout.l3s_by_free(left), left, need - taken.bit_count())
+        taken |= _part_of_l3(layout, l3, l3 & free & ~taken, need - taken.bit_count())
         if taken.bit_count() == need:
             break
     return taken
@@ -72,7 +72,7 @@ def _part_of_l3(layout: Layout, l3: int, free: int, need: int) -> int:
     One CPU may be left over where the need is odd; more never, so an L3 with half-free cores may be passed by.
     """
     cores = [core for core in layout.cores[l3] if core & free]
-    threads = -(-l3.bit_count() // len(layout.cores[l3]))
+    threads = layout.sizes.core or -(-l3.bit_count() // len(layout.cores[l3]))
     found = free & sum(cores[: -(-need // threads)])
     if need % 2 and threads > 1 and found.bit_count() == need + 1:
         found = lowest(found, need)
@@ -87,13 +87,14 @@ def _cpus_by_socket(layout: Layout, free: int, need: int) -> int:
     return _single(layout.sockets_by_free(free), free, need)
 
 
-def _whole(domains: Iterable[int], free: int, need: int) -> int:
+def _whole(domains: Iterable[int], free: int, need: int, size: int | None = None) -> int:
     """Domains that are free as a whole, one by one, as long as the need is as large as they are."""
     taken = 0
     for domain in domains:
-        if not domain & ~free and domain.bit_count() <= need:
-            taken, free, need = taken | domain, free & ~domain, need - domain.bit_count()
-        if not need:
+        left = domain & free & ~taken
+        if left.bit_count() == (size or domain.bit_count()) and domain.bit_count() <= need - taken.bit_count():
+            taken |= left
+        if taken.bit_count() == need:
             break
     return taken
 

@@ -25,12 +25,13 @@ class Split:
     groups: dict[int, int]
 
 
-def split_evenly(free: Sequence[int], cpus: int, group: int) -> Split | None:
+def split_evenly(free: Sequence[int], cpus: int, group: int, fewest: int = 1) -> Split | None:
     """Even shares of ``cpus``, a multiple of ``group``, from the fewest NUMA nodes that can give them.
 
-    ``free``: free CPUs of each NUMA node, in the kubelet's order. ``None`` where there is no even split.
+    ``free``: free CPUs of each NUMA node, in the kubelet's order. ``None`` where there is no even split over
+    ``fewest`` nodes or more.
     """
-    for count in range(1, min(cpus // group, len(free)) + 1):
+    for count in range(fewest, min(cpus // group, len(free)) + 1):
         base = cpus // (count * group) * group
         groups = sorted((node // group for node in free if node >= base), reverse=True)[:count]
         if len(groups) == count and sum(groups) * group >= cpus:
