@@ -1,0 +1,81 @@
+"""Text that users hand in: read within bounds, decoded, and refused in one line where it is no text."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from models import BadInputError
+
+MAX_BYTES = 64 * 2**20
+MAX_JSON = 16 * 2**20
+"""A document of the largest machine has 8 MB; as Python objects JSON takes up to thirty times its size."""
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def read_file(path: Path) -> str:
+    """The file's text; ``BadInputError`` naming the file where it cannot be read, is too big or is no text.
+
+    Pipes are read too, so that ``<(lscpu -p)`` works.
+    """
+    try:
+        with path.open("rb") as stream:
+            return decode(_read_bounded(stream))
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
+    except BadInputError as error:
+        raise error.within(str(path)) from None
+
+
+def read_stream(stream: TextIO) -> str:
+    """The text of an open stream, under the same bounds as a file."""
+    binary = getattr(stream, "buffer", None)
+    if binary is not None:
+        return decode(_read_bounded(binary))
+    text = stream.read(MAX_BYTES + 1)
+    return decode(text.encode("utf-8", "surrogatepass"))
+
+
+def _read_bounded(stream: BinaryIO) -> bytes:
+    return stream.read(MAX_BYTES + 1)
+
+
+def decode(data: bytes) -> str:
+    """UTF-8 text of the bytes, without a byte order mark and NUL bytes at line ends."""
+    if len(data) > MAX_BYTES:
+        raise BadInputError(f"is larger than {MAX_BYTES // 2**20} MB, the most that is read")
+    if data.startswith(_UTF16_MARKS):
+        raise BadInputError("is UTF-16 text; save it as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"is not UTF-8 text (byte {error.start}); is it compressed or binary?") from None
+    if "\0" in text:
+        raise BadInputError("is not text: it holds NUL bytes")
+    if not text.strip():
+        raise BadInputError("is empty")
+    return text
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON is anything
+    """The JSON value; ``BadInputError`` with line and column, or on a key that is given twice."""
+    if len(text) > MAX_JSON:
+        raise BadInputError(f"JSON of {len(text)} characters is larger than {MAX_JSON // 2**20} MB")
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeated_keys)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise BadInputError(f"is not valid JSON: {error.msg}", place=place) from None
+    except RecursionError:
+        raise BadInputError("JSON is nested too deeply") from None
+    except ValueError as error:
+        raise BadInputError(f"JSON has a number that is too long: {str(error)[:60]}") from None
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise BadInputError(f"key {key[:60]!r} is given twice in one object")
+    return found
