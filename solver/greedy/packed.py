@@ -54,12 +54,11 @@ def _cores(layout: Layout, free: int, need: int) -> int:
 
 
 def _l3s(layout: Layout, free: int, need: int) -> int:
-    """Whole L3s while the need is as large as one; else the rest from the first L3 that can hold it."""
-    taken = 0
+    """L3 by L3, the rest from the first that can hold it; whole ones as soon as the need is as large as one."""
+    taken, whole_tried = 0, False
     for l3 in layout.l3s_by_free(free):
-        if need - taken.bit_count() >= (layout.sizes.l3 or l3.bit_count()):
-            left = free & ~taken
-            taken |= _whole(layout.l3s_by_free(left), left, need - taken.bit_count())
+        if not whole_tried and need >= (layout.sizes.l3 or l3.bit_count()):
+            taken, whole_tried = _whole(layout.l3s_by_free(free), free, need), True
         taken |= _part_of_l3(layout, l3, l3 & free & ~taken, need - taken.bit_count())
         if taken.bit_count() == need:
             break
