@@ -61,3 +61,9 @@ def test_what_the_schema_refuses_the_model_refuses_too(change: dict[str, object]
     if "held" not in change:
         with pytest.raises(ValueError, match="validation error"):
             Topology.model_validate(DOCUMENT | change)
+
+
+def test_defaults_in_the_schema_are_values_that_it_allows() -> None:
+    defaults = {key: value["default"] for key, value in SCHEMA["properties"].items() if "default" in value}
+    assert defaults["reserved"] == ""
+    VALIDATOR.validate(DOCUMENT | defaults)

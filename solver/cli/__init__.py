@@ -1,0 +1,148 @@
+"""The command line: ``cpusat`` and its subcommands, which are imported when they are called."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+SUBCOMMANDS = {
+    "solve": "Choose the CPUs of one or more requests.",
+    "topology": "List, draw, convert and check machines.",
+}
+"""Name, which is that of the module in this package too, and what ``--help`` says of it."""
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""Exit codes: 128 plus the signal's number, as shells have it."""
+
+
+class Failure(click.ClickException):
+    """Bad input, as the user sees it: one line on standard error and an exit code."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(char if char.isprintable() else " " for char in message))
+
+    def show(self, file: Any = None) -> None:  # noqa: ANN401 - the signature is click's
+        """Print the line."""
+        click.echo(f"error: {self.message}", file=file or sys.stderr)
+
+
+class NotPlaced(Failure):
+    """Infeasible."""
+
+    exit_code = 1
+
+
+class Defect(Failure):
+    """Our own mistake."""
+
+    exit_code = 3
+
+
+def _refuse_shadowed_packages() -> None:
+    """A ``models.py`` of the caller's own, found first, would show as an import error that explains nothing."""
+    home = Path(__file__).resolve().parents[2]
+    for name in ("models", "topologies"):
+        origin = (spec := find_spec(name)) and spec.origin
+        if not origin or Path(origin).resolve().parents[1] != home:
+            found = f"is {origin}" if origin else "is missing"
+            shadow = Failure(
+                f"the package {name!r} {found}, but ours must lie in {home}: something of that name comes first "
+                "on Python's path; run in another directory, or in a virtual environment of its own"
+            )
+            shadow.show()
+            raise SystemExit(Failure.exit_code)
+
+
+_refuse_shadowed_packages()
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what goes wrong inside into an exit code, and one line unless it is a defect nobody foresaw."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except BrokenPipeError as error:
+        # The interpreter flushes standard output once more as it ends, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(BROKEN_PIPE) from error
+    except KeyboardInterrupt as error:
+        raise click.exceptions.Exit(INTERRUPTED) from error
+    except Exception as error:
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> Failure:
+    from models.errors import BadInputError, DefectError, InfeasibleError
+
+    if isinstance(error, BadInputError | OSError):
+        return Failure(str(error))
+    if isinstance(error, InfeasibleError):
+        return NotPlaced(str(error))
+    if not isinstance(error, DefectError):
+        traceback.print_exception(error)
+    return Defect(f"this is a bug in cpusat, please report it: {type(error).__name__}: {error}")
+
+
+class Program(click.Group):
+    """A group that imports a subcommand only to run it, and reports failures in one way."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all subcommands."""
+        return sorted(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the subcommand."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(SUBCOMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the signature is click's
+        """Run the subcommand."""
+        with failures():
+            return super().invoke(ctx)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"cpusat {version('cpusat')}")
+    except PackageNotFoundError:
+        click.echo("cpusat, not installed")
+    ctx.exit()
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+)
+def main() -> None:
+    """Choose which CPUs of a machine a Kubernetes workload gets.
+
+    Exit codes: 0 placed, 1 infeasible, 2 bad input or usage, 3 a defect of cpusat, 4 unknown.
+    """
+
+
+def solve_command(args: Sequence[str] | None = None) -> None:
+    """Run ``cpusat solve`` under its own name, ``solve``."""
+    main(["solve", *(sys.argv[1:] if args is None else args)], prog_name="")

@@ -1,0 +1,5 @@
+"""``python -m solver.cli`` is ``cpusat``."""
+
+from solver.cli import main
+
+main(prog_name="cpusat")

@@ -1,0 +1,133 @@
+"""``cpusat topology``: list, draw, convert and check machines."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from pydantic import ValidationError
+
+from models import BadInputError, Topology, parse_cpuset
+from topologies import catalog
+from topologies.load import load
+from topologies.shape import Shape
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SOURCE = (
+    "SOURCE is a catalog name, a file (topology document, hwloc XML, lscpu output), a directory with a /sys tree, "
+    "'host', '-' for standard input, or a description such as 'socket:2 numa:4 l3:2 core:8 cpu:2'."
+)
+
+
+@click.group(epilog=SOURCE)
+def command() -> None:
+    """List, draw, convert and check machines."""
+
+
+@command.command("list")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_machines(output: str) -> None:
+    """List the machines of the catalog."""
+    shapes = {name: Shape.of(catalog.read(name)) for name in catalog.names()}
+    if output == "json":
+        click.echo(json.dumps([{"name": name} | asdict(shape) for name, shape in shapes.items()], indent=2))
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("name", overflow="fold")
+    for column in ("sockets", "NUMA\nnodes", "L3s", "cores", "CPUs", "SMT"):
+        table.add_column(column, justify="right")
+    for name, shape in shapes.items():
+        smt = "-".join(map(str, shape.smt))
+        counts = (shape.sockets, shape.numa_nodes, shape.l3s, shape.cores, shape.cpus, smt)
+        table.add_row(name, *map(str, counts))
+    _print(table)
+
+
+@command.command(epilog=SOURCE)
+@click.argument("source")
+@click.option("--reserved", metavar="LIST", help="CPUs kept for the system, instead of those in the document.")
+@click.option(
+    "--held", metavar="[NAME=]LIST", multiple=True, help="CPUs held by a claim, besides those in the document."
+)
+def show(source: str, reserved: str | None, held: tuple[str, ...]) -> None:
+    """Draw a machine: its sockets, NUMA nodes, L3s, cores, and which CPUs are free."""
+    from solver.cli.draw import Drawing
+
+    _print(Drawing(_overlaid(load(source), reserved, held)))
+
+
+@command.command(epilog=SOURCE)
+@click.argument("source")
+@click.option("--output", metavar="FILE", default="-", help="Where to write; standard output if left out.")
+@click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
+def convert(source: str, output: str, force: bool) -> None:
+    """Write a machine as a JSON document."""
+    text = load(source).to_json()
+    if output == "-":
+        click.echo(text, nl=False)
+    else:
+        _write(Path(output), text, force=force)
+
+
+@command.command(epilog=SOURCE)
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.pass_context
+def validate(ctx: click.Context, sources: tuple[str, ...]) -> None:
+    """Check machines, one line each; exit code 2 if any is bad."""
+    bad = False
+    for source in sources:
+        try:
+            click.echo(f"ok   {source}: {Shape.of(load(source))}")
+        except BadInputError as error:
+            bad = True
+            click.echo(f"bad  {error.within(source)}")
+    ctx.exit(2 if bad else 0)
+
+
+def _overlaid(topology: Topology, reserved: str | None, held: tuple[str, ...]) -> Topology:
+    """The machine with the options' CPUs in place of, or besides, those of the document."""
+    holdings = dict(topology.held)
+    for text in held:
+        name, _, cpus = text.rpartition("=")
+        name = name or "held"
+        holdings[name] = holdings.get(name, frozenset()) | _cpus(cpus, "--held")
+    changes = {"held": holdings} | ({} if reserved is None else {"reserved": _cpus(reserved, "--reserved")})
+    try:
+        return Topology.model_validate(dict(topology) | changes)
+    except ValidationError as error:
+        raise BadInputError.from_pydantic(error) from error
+
+
+def _cpus(text: str, option: str) -> frozenset[int]:
+    try:
+        return parse_cpuset(text)
+    except ValueError as error:
+        raise BadInputError(str(error), place=option) from error
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    """Write the file whole or not at all."""
+    if path.exists() and not (force and path.is_file()):
+        reason = "exists; --force overwrites it" if path.is_file() else "is not a file that could be overwritten"
+        raise BadInputError(reason, place="--output", file=str(path))
+    try:
+        with click.open_file(str(path), "w", encoding="utf-8", atomic=True) as file:
+            file.write(text)
+    except OSError as error:
+        raise BadInputError(error.strerror or str(error), place="--output", file=str(path)) from error
+
+
+def _print(what: "RenderableType") -> None:
+    """Print by way of a string: a broken pipe is then ours to handle, and no line ends in blanks."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    with console.capture() as capture:
+        console.print(what)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
