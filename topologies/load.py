@@ -1,6 +1,5 @@
 """Any source of a machine becomes a ``Topology``: what it is, is recognised by its content."""
 
-import difflib
 import re
 import sys
 from collections.abc import Callable
@@ -30,8 +29,8 @@ _TEXT_FORMATS: tuple[tuple[re.Pattern[str], Callable[..., Topology]], ...] = (
 def load(source: str, *, stdin: TextIO | None = None) -> Topology:
     """The machine that ``source`` names. Raises ``BadInputError`` with file, place and reason.
 
-    In this order: ``-`` (standard input), ``host`` (this machine), a catalog name, a synthetic string, and a
-    path. ``./host`` is a path. A directory holds a ``/sys`` tree; a file or standard input holds a topology
+    In this order: ``-`` (standard input), ``host`` (this machine), a catalog name, a path, and a synthetic
+    string. ``./host`` is a path. A directory holds a ``/sys`` tree; a file or standard input holds a topology
     document, hwloc XML, or what ``lscpu`` prints.
     """
     if source == STDIN:
@@ -40,9 +39,12 @@ def load(source: str, *, stdin: TextIO | None = None) -> Topology:
         return _within(HOST, lambda: read_sysfs(Path("/"), name=HOST))
     if source in catalog.names():
         return catalog.read(source)
+    path = _existing(source)
+    if path is not None:
+        return _within(source, lambda: _read_path(path))
     if synthetic.looks_synthetic(source):
         return synthetic.build(source)
-    return _within(source, lambda: _read_path(source))
+    raise _unknown(source)
 
 
 def _within(file: str, read: Callable[[], Topology]) -> Topology:
@@ -52,27 +54,30 @@ def _within(file: str, read: Callable[[], Topology]) -> Topology:
         raise error.within(file) from None
 
 
-def _read_path(source: str) -> Topology:
-    path = Path(source)
+def _existing(source: str) -> Path | None:
     try:
-        if path.is_dir():
-            return read_sysfs(path, name=path.resolve().name)
-        if path.exists():
-            return read_text(read_file(path), name=path.stem)
+        return Path(source) if source and Path(source).exists() else None
     except PermissionError as error:
-        raise BadInputError(f"cannot be read: {error.strerror}") from None
+        raise BadInputError(f"cannot be read: {error.strerror}", file=source) from None
     except (OSError, ValueError):
-        pass  # No name that the system can look up: too long, or with a NUL.
-    raise BadInputError(_not_found(source))
+        return None  # No name that the system can look up: too long, or with a NUL.
 
 
-def _not_found(source: str) -> str:
-    names = catalog.names()
-    near = ", ".join(difflib.get_close_matches(source, names, n=3) or names[:3])
-    return (
-        f"is no file or directory, no catalog name (such as {near}), "
-        "no synthetic machine (such as 'socket:2 core:8 cpu:2'), not 'host' and not '-'"
-    )
+def _read_path(path: Path) -> Topology:
+    if path.is_dir():
+        return read_sysfs(path, name=path.resolve().name)
+    return read_text(read_file(path), name=path.stem)
+
+
+def _unknown(source: str) -> BadInputError:
+    try:
+        catalog.read(source)
+    except BadInputError as error:
+        reason = f"no file or directory has this name, and {error.reason}"
+    else:
+        reason = "no file or directory has this name"
+    others = "A synthetic machine is written 'socket:2 core:8 cpu:2', this machine 'host', standard input '-'"
+    return BadInputError(f"{reason}. {others}", file=repr(source[:80]))
 
 
 def read_text(text: str, *, name: str = "") -> Topology:

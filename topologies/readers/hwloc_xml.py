@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, ParseError
+from xml.parsers.expat import ErrorString
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
@@ -46,7 +47,7 @@ class HwlocObject:
     def number(self, attribute: str) -> int | None:
         """A whole number among the attributes; ``None`` without one."""
         text = self.attributes.get(attribute, "")
-        return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else None
+        return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
     def cpus(self, attribute: str = "cpuset") -> int | None:
         """A bitmap among the attributes, as a mask; ``None`` without one."""
@@ -73,9 +74,12 @@ def parse_hwloc_xml(text: str) -> HwlocDocument:
         return _build(iterparse(io.BytesIO(text.encode()), events=("start", "end")))
     except ParseError as error:
         line, column = error.position
-        raise BadInputError(f"is not valid XML: {error}", place=f"line {line}, column {column}") from None
+        reason = f"is not valid XML: {ErrorString(error.code)}"
+        raise BadInputError(reason, place=f"line {line}, column {column}") from None
     except DefusedXmlException as error:
         raise BadInputError(f"XML that defines entities is refused ({type(error).__name__})") from None
+    except (LookupError, ValueError) as error:
+        raise BadInputError(f"is XML in an encoding that is not read: {error}") from None
 
 
 def _build(events: Iterator[tuple[str, Element]]) -> HwlocDocument:
