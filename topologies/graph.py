@@ -30,6 +30,16 @@ class Domain:
     core_type: str = "standard"
 
 
+@dataclass(frozen=True)
+class Home:
+    """Where a core lies: positions in the machine's tuples; ``l3`` is -1 where no CPU has one."""
+
+    core: int
+    numa: int
+    socket: int
+    l3: int
+
+
 class Machine:
     """A prepared machine: the graph, and what solvers read off it. Keep it and use it for many solves.
 
@@ -64,6 +74,12 @@ class Machine:
         return self._domains("core")
 
     @cached_property
+    def homes(self) -> tuple[Home, ...]:
+        """Where each core lies, in the order of ``cores``."""
+        levels = (self.numa_nodes, self.sockets, self.l3s)
+        return tuple(Home(i, *(_holder(level, core) for level in levels)) for i, core in enumerate(self.cores))
+
+    @cached_property
     def distances(self) -> tuple[tuple[int, ...], ...]:
         """``distances[a][b]`` between NUMA nodes, by position in ``numa_nodes``; 10 and 20 if unknown."""
         nodes = [("numa", domain.id) for domain in self.numa_nodes]
@@ -81,6 +97,10 @@ class Machine:
             if vertex[0] == level and data["mask"]
         ]
         return tuple(sorted(found, key=lambda domain: domain.mask & -domain.mask))
+
+
+def _holder(level: tuple[Domain, ...], core: Domain) -> int:
+    return next((i for i, domain in enumerate(level) if domain.mask & core.mask), -1)
 
 
 def build_graph(topology: Topology) -> "nx.DiGraph[Vertex]":

@@ -1,0 +1,38 @@
+"""Blocks: cores of one request that the spans of an allocation cannot tell apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solver.problem import CorePart, Demand
+
+
+@dataclass(frozen=True)
+class Block:
+    """Cores in one NUMA node, one socket, of one core type, and of one L3 unless ``l3`` is ``None``.
+
+    ``numa``, ``socket`` and ``l3`` are positions in the machine's tuples.
+    """
+
+    numa: int
+    socket: int
+    core_type: str
+    l3: int | None
+    parts: tuple[CorePart, ...]
+
+
+def blocks_of(demand: Demand, by_l3: bool) -> tuple[Block, ...]:
+    """The request's cores in blocks, in order of NUMA node and then of lowest CPU."""
+    groups: dict[tuple[int, int, str, int | None], list[CorePart]] = {}
+    for part in demand.parts:
+        key = (part.numa, part.socket, part.core_type, part.l3 if by_l3 else None)
+        groups.setdefault(key, []).append(part)
+    found = [Block(*key, tuple(parts)) for key, parts in groups.items()]
+    return tuple(sorted(found, key=lambda block: (block.numa, block.parts[0].core)))
+
+
+def l3s_lie_in_blocks(parts: Sequence[CorePart]) -> bool:
+    """Whether blocks that are not split by L3 still hold whole L3s."""
+    homes: dict[int, set[tuple[int, int, str]]] = {}
+    for part in parts:
+        homes.setdefault(part.l3, set()).add((part.numa, part.socket, part.core_type))
+    return all(len(found) == 1 for l3, found in homes.items() if l3 >= 0)

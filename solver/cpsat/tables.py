@@ -1,0 +1,107 @@
+"""What taking k CPUs from a core, an L3 or a block costs a request, in the metrics that such a choice decides.
+
+Cores that offer as many CPUs, as many near ones and have as many free ones are interchangeable, so only their
+number counts.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from solver.cpsat.minplus import Packing, Table, add, add_all, either, only
+from solver.problem import CorePart, Demand, Problem
+from solver.score import slots
+
+LOCAL_METRICS = (
+    "outside_near",
+    "cores",
+    "doubled_threads",
+    "l3_caches",
+    "numa_balance",
+    "l3_leftover",
+    "split_cores",
+)
+"""Metrics that are sums of what single cores, L3s and NUMA nodes cost."""
+
+L3_METRICS = ("l3_caches", "l3_leftover")
+"""Those of them that add up only where each L3 lies within one part of a sum."""
+
+Shape = tuple[int, int, int]
+
+
+class Costs:
+    """Cost tables of one request, over the local metrics that its order has, less those left out."""
+
+    def __init__(self, problem: Problem, demand: Demand, without: Iterable[str] = ()) -> None:
+        self.problem, self.demand = problem, demand
+        order = [name for name in slots(demand.request) if name in LOCAL_METRICS and name not in set(without)]
+        self.packing = Packing({name: self._largest(name) for name in order})
+        self._sums: dict[Shape, list[Table]] = {}
+        self._l3s: dict[tuple[object, ...], Table] = {}
+
+    def _largest(self, metric: str) -> int:
+        free = self.problem.free.bit_count()
+        squares = sum((node.mask & self.problem.free).bit_count() ** 2 for node in self.problem.machine.numa_nodes)
+        return {"numa_balance": squares, "l3_leftover": free}.get(metric, self.demand.cpus)
+
+    def core(self, shape: Shape) -> Table:
+        """Table of one core of this shape: (CPUs offered, near ones among them, free ones)."""
+        size, near, free = shape
+        takes = range(size + 1)
+        table = self.packing.pack(
+            {
+                "outside_near": [max(0, take - near) for take in takes],
+                "cores": [min(take, 1) for take in takes],
+                "doubled_threads": [max(0, take - 1) for take in takes],
+                "split_cores": [int(0 < take < free) for take in takes],
+            },
+            size + 1,
+        )
+        if self.demand.request.full_cores:
+            return only(table, [0, size])
+        return only(table, [0, 1]) if self.demand.spans.one_thread else table
+
+    def cores(self, parts: Iterable[CorePart]) -> Table:
+        """Table of some cores together."""
+        shapes = Counter((part.size, part.near.bit_count(), part.free) for part in parts)
+        return add_all([self._alike(shape, count) for shape, count in sorted(shapes.items())])
+
+    def _alike(self, shape: Shape, count: int) -> Table:
+        sums = self._sums.setdefault(shape, [self.core(shape)])
+        while len(sums) < count:
+            sums.append(add(sums[-1], sums[0]))
+        return sums[count - 1]
+
+    def l3(self, parts: Sequence[CorePart]) -> Table:
+        """Table of one L3's cores, with what using the L3 costs where that is among the metrics."""
+        shapes = Counter((part.size, part.near.bit_count(), part.free) for part in parts)
+        left = self._l3_free[parts[0].l3]
+        key = (left, *sorted(shapes.items()))
+        if key not in self._l3s:
+            table = self.cores(parts).copy()
+            if parts[0].l3 >= 0:
+                used = {"l3_caches": [1], "l3_leftover": [left]}
+                table[1:] += self.packing.pack(used, 1)[0]
+                table -= self.packing.pack({"l3_leftover": range(len(table))}, len(table))
+                table[0] = 0
+            self._l3s[key] = table
+        return self._l3s[key]
+
+    @cached_property
+    def _l3_free(self) -> dict[int, int]:
+        free = self.problem.free
+        sizes = {i: (l3.mask & free).bit_count() for i, l3 in enumerate(self.problem.machine.l3s)}
+        return sizes | {-1: 0}
+
+    def block(self, parts: Iterable[CorePart]) -> Table:
+        """Table of a block's cores, over its L3s."""
+        tables = [self.l3(group) for group in by_l3(parts)]
+        return either(tables) if self.demand.spans.one_l3 else add_all(tables)
+
+
+def by_l3(parts: Iterable[CorePart]) -> list[list[CorePart]]:
+    """The cores of each L3, L3s in order of their lowest CPU."""
+    groups: dict[int, list[CorePart]] = {}
+    for part in parts:
+        groups.setdefault(part.l3, []).append(part)
+    return [groups[l3] for l3 in sorted(groups)]

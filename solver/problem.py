@@ -1,0 +1,174 @@
+"""What the engines solve: the requests on one machine, with every rule about single CPUs already applied."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from models import Constraint, Level, Request, Topology, to_mask
+from solver.score import Scorer, floor, share_unit
+from topologies.graph import Machine
+
+
+class Prepared:
+    """A machine read once, for many solves: the graph for the engines, the scorer for their judge."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.machine = Machine(topology)
+        self.scorer = Scorer(topology)
+
+
+@dataclass(frozen=True)
+class CorePart:
+    """What one request may take of one core.
+
+    ``numa``, ``socket``, ``l3``, ``core`` are positions in the machine's tuples (``l3`` is -1 where no CPU has
+    one); ``allowed`` and ``near`` are masks of the CPUs that may be taken and of those among them that are
+    local; ``free`` counts all free CPUs of the core, allowed or not.
+    """
+
+    core: int
+    numa: int
+    socket: int
+    l3: int
+    core_type: str
+    allowed: int
+    near: int
+    free: int
+
+    @cached_property
+    def size(self) -> int:
+        """How many CPUs of the core may be taken."""
+        return self.allowed.bit_count()
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Rules about whole allocations, wherever they come from (``strict``, ``numa_max``, ``match``).
+
+    At least and at most so many NUMA nodes; one socket; one L3; an even split; one CPU per core.
+    """
+
+    numa_least: int = 1
+    numa_most: int = 4096
+    one_socket: bool = False
+    one_l3: bool = False
+    even: bool = False
+    one_thread: bool = False
+
+
+@dataclass(frozen=True)
+class Demand:
+    """One request: which CPUs it may take, what counts as near, even and enough.
+
+    ``unit``: by how many CPUs equal shares may differ. ``floor``: how many NUMA nodes ``numa_min`` asks for.
+    """
+
+    request: Request
+    allowed: int
+    near: int
+    unit: int
+    floor: int
+    spans: Spans
+    parts: tuple[CorePart, ...]
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs are asked for."""
+        return self.request.cpus
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Requests to be placed together on a machine; ``free`` masks all free CPUs before the allocation."""
+
+    prepared: Prepared
+    free: int
+    demands: tuple[Demand, ...]
+    constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def machine(self) -> Machine:
+        """The machine's graph and domains."""
+        return self.prepared.machine
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The requests, in input order."""
+        return tuple(demand.request for demand in self.demands)
+
+    @cached_property
+    def l3s_nest(self) -> bool:
+        """Whether every L3 lies in one NUMA node."""
+        nodes = self.machine.numa_nodes
+        return all(any(l3.mask & ~node.mask == 0 for node in nodes) for l3 in self.machine.l3s)
+
+
+def pose(
+    prepared: Prepared, free: int, requests: Sequence[Request], constraints: Sequence[Constraint] = ()
+) -> Problem:
+    """The problem of placing the requests on the free CPUs. Raises ``BadInputError`` for an unknown ``near``."""
+    names = [request.name for request in requests]
+    matched = [
+        {rule.match for rule in constraints if i in rule.concerns(names)} - {None} for i in range(len(requests))
+    ]
+    demands = tuple(_demand(prepared, free, *each) for each in zip(requests, matched, strict=True))
+    return Problem(prepared, free, demands, tuple(constraints))
+
+
+def with_free(problem: Problem, free: int) -> Problem:
+    """The same requests on other free CPUs."""
+    return pose(problem.prepared, free, problem.requests, problem.constraints)
+
+
+def _demand(prepared: Prepared, free: int, request: Request, matched: set[Level | None]) -> Demand:
+    machine, topology = prepared.machine, prepared.topology
+    near = machine.online if request.near is None else to_mask(topology.local_cpus(request.near))
+    allowed = free & _named(machine, request)
+    if request.is_strict("near"):
+        allowed &= near
+    if request.full_cores:
+        allowed = sum(core.mask for core in machine.cores if core.mask & ~allowed == 0)
+    unit = share_unit((core.mask for core in machine.cores), free, request)
+    enough = floor(topology, (node.mask for node in machine.numa_nodes), request)
+    spans = _spans(request, enough, matched)
+    return Demand(request, allowed, near, unit, enough, spans, _parts(machine, free, allowed, near))
+
+
+def _spans(request: Request, enough: int, matched: set[Level | None]) -> Spans:
+    most = request.numa_max or Spans.numa_most
+    return Spans(
+        numa_least=max(1, enough) if request.is_strict("numa_min") else 1,
+        numa_most=1 if "numa" in matched else most,
+        one_socket=request.is_strict("align_by_socket") or "socket" in matched,
+        one_l3=request.is_strict("prefer_l3") or "l3" in matched,
+        even=request.is_strict("policy"),
+        one_thread=request.is_strict("threads"),
+    )
+
+
+def _named(machine: Machine, request: Request) -> int:
+    """CPUs that ``within``, ``numa_ids`` and ``core_type`` leave."""
+    named = machine.online if request.within is None else to_mask(request.within)
+    if request.numa_ids is not None:
+        named &= sum(node.mask for node in machine.numa_nodes if node.id in request.numa_ids)
+    if request.core_type != "any":
+        named &= sum(core.mask for core in machine.cores if core.core_type == request.core_type)
+    return named
+
+
+def _parts(machine: Machine, free: int, allowed: int, near: int) -> tuple[CorePart, ...]:
+    return tuple(
+        CorePart(
+            core=home.core,
+            numa=home.numa,
+            socket=home.socket,
+            l3=home.l3,
+            core_type=core.core_type,
+            allowed=core.mask & allowed,
+            near=core.mask & allowed & near,
+            free=(core.mask & free).bit_count(),
+        )
+        for home, core in zip(machine.homes, machine.cores, strict=True)
+        if core.mask & allowed
+    )
