@@ -14,7 +14,7 @@ from math import isqrt
 from solver.greedy.subsets import Move, Subsets
 
 MAX_STATES = 8_000_000
-"""A choice that needs more states of ``subsets`` than this (a quarter of a second) is not made exactly."""
+"""A choice that needs more states of ``subsets`` than this (0.2 s and 64 MB) is not made exactly."""
 
 
 @dataclass(frozen=True)

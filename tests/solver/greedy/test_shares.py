@@ -71,6 +71,7 @@ def requests(draw, most_nodes=6, most_cpus=20):
 @settings(max_examples=300, deadline=None)
 @given(requests())
 @example(([1, 1, 4], 5, 1))
+@example(([3, 1, 3, 2, 1], 9, 1))
 @example(([3, 3, 3, 3, 3], 12, 2))
 def test_the_choice_is_the_first_best_of_all_sets(request):
     assert given_cpus(split_evenly(*request), request[2]) == tried_out(*request)
