@@ -16,6 +16,7 @@ from topologies.readers.hwloc_distances import read_distances
 from topologies.readers.hwloc_xml import HwlocDocument, HwlocObject, members, parse_bitmap, parse_hwloc_xml
 
 _SOCKETS = ("Package", "Socket")
+_CACHE_LEVELS = {"L3Cache": 3, "L4Cache": 4, "L5Cache": 5}
 _UNIFIED = "0"
 _INTEL_TYPES: Mapping[str, CoreType] = {
     "IntelCore": "performance",
@@ -94,9 +95,9 @@ def _last_level_cache(around: list[HwlocObject]) -> HwlocObject | None:
 
 def _cache_level(found: HwlocObject) -> int:
     """Level of a unified cache, 0 for anything else. MemCache is memory, not a cache of the CPUs."""
-    unified = found.attributes.get("cache_type", _UNIFIED) in (_UNIFIED, "Unified")
-    is_cache = found.type == "Cache" or found.type in ("L2Cache", "L3Cache", "L4Cache", "L5Cache")
-    return (found.number("depth") or 0) if unified and is_cache else 0
+    if found.attributes.get("cache_type", _UNIFIED) not in (_UNIFIED, "Unified"):
+        return 0
+    return (found.number("depth") or 0) if found.type == "Cache" else _CACHE_LEVELS.get(found.type, 0)
 
 
 def _read_nodes(machine: HwlocObject, online: frozenset[int]) -> dict[int, frozenset[int]]:

@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from xml.etree.ElementTree import Element, ParseError
 from xml.parsers.expat import ErrorString
 
@@ -16,6 +17,7 @@ from models.cpuset import MAX_CPU
 MAX_DEPTH = 200
 MAX_ELEMENTS = 1_000_000
 
+_ALL = (1 << MAX_CPU + 1) - 1
 _BITMAP = re.compile(r"(0xf\.\.\.f(?:,|$))?((?:(?:0x[0-9a-fA-F]{1,8})?(?:,|$))*)", re.ASCII)
 _OTHER_ELEMENTS = ("distances", "distances2", "cpukind")
 
@@ -71,7 +73,7 @@ class HwlocDocument:
 def parse_hwloc_xml(text: str) -> HwlocDocument:
     """Read the document. Raises ``BadInputError`` with the line, on entities, on depth and on other formats."""
     try:
-        return _build(iterparse(io.BytesIO(text.encode()), events=("start", "end")))
+        return _build(iterparse(io.BytesIO(text.encode("utf-8", "surrogatepass")), events=("start", "end")))
     except ParseError as error:
         line, column = error.position
         reason = f"is not valid XML: {ErrorString(error.code)}"
@@ -141,6 +143,8 @@ def parse_bitmap(text: str, place: str = "") -> int:
     return bits | endless << 32 * len(words)
 
 
+@lru_cache(maxsize=256)
 def members(mask: int, cpus: frozenset[int]) -> frozenset[int]:
     """Those of the CPUs that the mask holds."""
-    return frozenset(cpu for cpu in cpus if mask >> cpu & 1)
+    bits = bin(mask & _ALL)[:1:-1]
+    return frozenset(cpu for cpu in cpus if bits[cpu : cpu + 1] == "1")

@@ -27,7 +27,7 @@ def read_cpu_manager_state(
     ``BadInputError`` with the file and the place.
     """
     try:
-        state = _State.model_validate(parse_json(decode(text.encode())))
+        state = _State.model_validate(parse_json(decode(text.encode("utf-8", "surrogatepass"))))
     except ValidationError as error:
         raise BadInputError.from_pydantic(error, file=file) from None
     except BadInputError as error:

@@ -18,6 +18,7 @@ Row = Mapping[str, str]
 MAX_SIBLINGS = 8
 """The most CPUs a core has anywhere (POWER8, POWER9)."""
 
+_WAY_OUT = "use lscpu -p=CPU,CORE,SOCKET,NODE,CACHE"
 _ABSENT = ("", "-", "None")
 _OFFLINE = ("n", "no", "false")
 _CACHE = re.compile(r"l([3-9])", re.ASCII)
@@ -85,6 +86,8 @@ def _row(names: list[str], values: list[str], place: str) -> Row:
 
 def _read_rows(rows: Iterable[tuple[str, Row]], name: str) -> Topology:
     online = [(place, row) for place, row in rows if _is_online(row)]
+    if not online:
+        raise BadInputError(f"names no online CPU; {_WAY_OUT}")
     facts = [_facts_of(row, place) for place, row in online]
     for core, count in Counter(fact.siblings for fact in facts).items():
         if count > MAX_SIBLINGS:
@@ -111,7 +114,7 @@ def _facts_of(row: Row, place: str) -> CPUFacts:
     cpu, core, numa = (_number(row, column, place) for column in ("cpu", "core", "node"))
     if cpu is None or core is None:
         column = "CPU" if cpu is None else "CORE"
-        raise BadInputError(f"has no {column} number; use lscpu -p=CPU,CORE,SOCKET,NODE,CACHE", place=place)
+        raise BadInputError(f"has no {column} number; {_WAY_OUT}", place=place)
     socket = (row.get("drawer"), row.get("book"), row["socket"]) if "socket" in row else None
     return CPUFacts(
         cpu=cpu,

@@ -1,0 +1,63 @@
+"""The topology document as a file."""
+
+import json
+
+import pytest
+
+from models import BadInputError
+from topologies.load import read_text
+
+DOCUMENT = {
+    "apiVersion": "cpusat/v1",
+    "kind": "Topology",
+    "name": "small",
+    "cpus": [{"cpu": 0, "core": 0, "numa": 0}, {"cpu": 1, "core": 1, "numa": 0}],
+    "numa_nodes": [{"id": 0}],
+    "reserved": "0",
+}
+
+
+def test_a_document_is_read_and_written_back():
+    topology = read_text(json.dumps(DOCUMENT), name="file")
+    assert topology.name == "small"
+    assert read_text(topology.to_json()) == topology
+
+
+def test_a_document_without_a_name_takes_that_of_its_file():
+    document = {key: value for key, value in DOCUMENT.items() if key != "name"}
+    assert read_text(json.dumps(document), name="node-7").name == "node-7"
+
+
+def test_a_document_that_has_cpus_alone_is_not_taken_for_lscpu():
+    assert [cpu.core for cpu in read_text('{"cpus": [{"cpu": 3, "core": 7}]}').cpus] == [7]
+
+
+CPU0 = {"cpu": 0, "core": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps(DOCUMENT | {"sockets": 2}), "sockets: unknown key"),
+        (json.dumps(DOCUMENT | {"cpus": [CPU0 | {"nuam": 0}]}), "cpus.0.nuam: unknown key"),
+        (json.dumps(DOCUMENT | {"cpus": []}), "cpus: Tuple should have at least 1 item"),
+        (json.dumps(DOCUMENT | {"cpus": [CPU0, CPU0]}), "CPU 0 is given twice"),
+        (json.dumps(DOCUMENT | {"cpus": [{"cpu": "0", "core": 0}]}), "cpus.0.cpu: Input should be a valid"),
+        (json.dumps(DOCUMENT | {"cpus": [{"cpu": 10**30, "core": 0}]}), "cpus.0.cpu: Input should be less than"),
+        (json.dumps(DOCUMENT | {"kind": "ResourceSlice"}), "kind: Input should be 'Topology'"),
+        (json.dumps(DOCUMENT | {"reserved": "7"}), "CPUs 7 are reserved but not online"),
+        (json.dumps(DOCUMENT)[:-3], "line 1, column"),
+        ('{"kind": "Topology",\n "kind": "Topology"}', "key 'kind' is given twice in one object"),
+        ('{"cpus": ' + "9" * 5000 + "}", "JSON has a number that is too long"),
+        ("[" * 100_000, "JSON is nested too deeply"),
+        ('{"a":' * 100_000, "JSON is nested too deeply"),
+        ("[]", "is JSON, but neither a topology document"),
+        ('{"a": 1}', "is JSON, but neither a topology document"),
+        ('{"cpus": ["' + "x" * 17 * 2**20 + '"]}', "JSON of 17825806 characters is larger than 16 MB"),
+    ],
+)  # fmt: skip
+def test_a_broken_document_is_one_clear_error(text: str, message: str):
+    with pytest.raises(BadInputError) as error:
+        read_text(text)
+    assert str(error.value).startswith(message)
+    assert len(str(error.value)) < 300
