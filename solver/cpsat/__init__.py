@@ -1,0 +1,1 @@
+"""The exact engine: the only files that know OR-Tools."""

@@ -1,0 +1,92 @@
+"""Which sizes of a request can be placed at all: exact, by counting, without any solver.
+
+Numbers of CPUs are bits of an integer: bit n of a set says that n CPUs can be taken. The greedy engine calls
+nothing infeasible without this proof, and CP-SAT's word is checked against it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from solver.problem import CorePart, Demand, Spans
+
+
+def placeable(demand: Demand) -> int:
+    """Bit n is set when n CPUs could be placed by the request's rules, were it alone on the machine."""
+    sizes = 0
+    for parts in _universes(demand):
+        nodes = [_takes(demand, node) for node in _by(parts, "numa")]
+        sizes |= _even_totals(nodes, demand) if demand.spans.even else _totals(nodes, demand.spans)
+    return sizes & ~1
+
+
+def can_be_placed(demand: Demand) -> bool:
+    """Whether the request could be placed, were it alone on the machine."""
+    return bool(placeable(demand) >> demand.cpus & 1)
+
+
+def _universes(demand: Demand) -> Iterator[Sequence[CorePart]]:
+    """The cores, once for each socket or L3 that the whole request would have to come from."""
+    sockets = _by(demand.parts, "socket") if demand.spans.one_socket else [list(demand.parts)]
+    for socket in sockets:
+        yield from _by(socket, "l3") if demand.spans.one_l3 else [socket]
+
+
+def _by(parts: Iterable[CorePart], level: str) -> list[list[CorePart]]:
+    groups: dict[int, list[CorePart]] = {}
+    for part in parts:
+        groups.setdefault(getattr(part, level), []).append(part)
+    return list(groups.values())
+
+
+def _takes(demand: Demand, parts: Iterable[CorePart]) -> int:
+    """What can be taken from the cores of one NUMA node, at least one CPU."""
+    takes = 1
+    for part in parts:
+        if demand.request.full_cores:
+            takes |= takes << part.size
+        else:
+            most = 1 if demand.spans.one_thread else part.size
+            takes = _union(takes << take for take in range(most + 1))
+    return takes & ~1
+
+
+def _even_totals(nodes: Sequence[int], demand: Demand) -> int:
+    """Totals of shares that all lie between some least share and that plus the unit."""
+    window = (1 << demand.unit + 1) - 1
+    largest = max((node.bit_length() for node in nodes), default=0)
+    windows = ([node & window << least for node in nodes] for least in range(1, largest))
+    totals = 0
+    for shares in windows:
+        totals |= _totals(shares, demand.spans)
+    return totals
+
+
+def _totals(nodes: Sequence[int], spans: Spans) -> int:
+    """Totals over as many NUMA nodes as the rules allow, each giving one of its takes."""
+    if spans.numa_least <= 1 and spans.numa_most >= len(nodes):
+        return _sum([node | 1 for node in nodes])
+    by_count = [1] + [0] * min(spans.numa_most, len(nodes))
+    for node in nodes:
+        for count in range(len(by_count) - 1, 0, -1):
+            by_count[count] |= _sum([by_count[count - 1], node])
+    return _union(by_count[spans.numa_least :])
+
+
+def _sum(sets: Sequence[int]) -> int:
+    """All sums of one element of each set."""
+    total = 1
+    for each in sets:
+        total = _union(total << shift for shift in _elements(each))
+    return total
+
+
+def _elements(bits: int) -> Iterator[int]:
+    while bits:
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for each in sets:
+        union |= each
+    return union

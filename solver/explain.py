@@ -1,0 +1,199 @@
+"""Why nothing can be placed: the clashing rules with their numbers, minimal, and what would be placed instead."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from models import Constraint, Infeasible, Nearest, Preference, Request, Rule, format_cpuset
+from solver.counting import placeable
+from solver.problem import Problem, pose
+
+Oracle = Callable[[Problem], bool]
+"""Whether a problem has an allocation; must be right when it says no."""
+
+PREFERENCES: tuple[Preference, ...] = get_args(Preference)
+OPTIONS = ("within", "numa_ids", "core_type", "numa_max", "full_cores")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Something that was asked for and that can be left out: a request, one of its options, a constraint."""
+
+    option: str
+    request: Request | None = None
+    constraint: Constraint | None = None
+
+
+def explain(problem: Problem, feasible: Oracle) -> Infeasible:
+    """The clash in a problem that has no allocation, and the nearest request that would be placed."""
+    clash = _minimal_clash(problem, feasible)
+    rules = tuple(_rule(problem, wish) for wish in clash)
+    concerned = list(dict.fromkeys(wish.request for wish in clash if wish.request is not None))
+    return Infeasible(rules=rules, nearest=_nearest(problem, concerned or problem.requests, feasible))
+
+
+def _minimal_clash(problem: Problem, feasible: Oracle) -> list[Wish]:
+    """Wishes that cannot be met together, though without any one of them the others can.
+
+    Whole requests are left out first, then single options. A size alone clashes with the machine only if no
+    option of its request does.
+    """
+    kept = list(_wishes(problem))
+    for wish in [wish for wish in kept if wish.option == "cpus"]:
+        rest = [other for other in kept if other.request != wish.request]
+        if not feasible(_with_only(problem, rest)):
+            kept = rest
+    for wish in [wish for wish in kept if wish.option != "cpus"]:
+        rest = [other for other in kept if other is not wish]
+        if not feasible(_with_only(problem, rest)):
+            kept = rest
+    options = [wish for wish in kept if wish.option != "cpus"]
+    return options if len({wish.request for wish in kept} - {None}) == 1 and options else kept
+
+
+def _wishes(problem: Problem) -> Iterator[Wish]:
+    for request in problem.requests:
+        yield Wish("cpus", request)
+        yield from (Wish(option, request) for option in _options_of(request))
+    for constraint in problem.constraints:
+        yield Wish("match" if constraint.match else "distinct", constraint=constraint)
+
+
+def _options_of(request: Request) -> list[str]:
+    """Rules that the request sets."""
+    defaults = {name: field.default for name, field in Request.model_fields.items()}
+    given = [option for option in OPTIONS if getattr(request, option) != defaults[option]]
+    return given + [f"strict {preference}" for preference in PREFERENCES if request.is_strict(preference)]
+
+
+def _with_only(problem: Problem, wishes: Iterable[Wish]) -> Problem:
+    wishes = list(wishes)
+    requests = [
+        _without(request, set(_options_of(request)) - {wish.option for wish in wishes if wish.request == request})
+        for request in problem.requests
+        if Wish("cpus", request) in wishes
+    ]
+    names = {request.name for request in requests}
+    constraints = [
+        narrowed
+        for wish in wishes
+        if wish.constraint is not None and (narrowed := _among(wish.constraint, names)) is not None
+    ]
+    return pose(problem.prepared, problem.free, requests, constraints)
+
+
+def _among(constraint: Constraint, names: set[str]) -> Constraint | None:
+    """The constraint on those of its requests that are left."""
+    if not constraint.requests:
+        return constraint
+    left = tuple(name for name in constraint.requests if name in names)
+    return constraint.model_copy(update={"requests": left}) if left else None
+
+
+def _without(request: Request, options: Iterable[str]) -> Request:
+    update: dict[str, Any] = {}
+    strict = frozenset(preference for preference in PREFERENCES if request.is_strict(preference))
+    for option in options:
+        if option.startswith("strict "):
+            strict -= {option.removeprefix("strict ")}
+        else:
+            update[option] = Request.model_fields[option].default
+    return request.model_copy(update=update | {"strict": strict})
+
+
+def _rule(problem: Problem, wish: Wish) -> Rule:
+    if wish.constraint is not None:
+        level = {"numa": "NUMA node", "socket": "socket", "l3": "L3"}[wish.constraint.level]
+        names = ", ".join(wish.constraint.requests) or "all requests"
+        kind = f"in one {level}" if wish.constraint.match else f"in {level}s of their own"
+        return Rule(name=wish.option, request="", text=f"{names} {kind}")
+    request = wish.request
+    assert request is not None
+    alone = _without(request, set(_options_of(request)) - {wish.option})
+    sizes = placeable(pose(problem.prepared, problem.free, [alone]).demands[0])
+    most = max(sizes.bit_length() - 1, 0)
+    where = _where(request, wish.option)
+    text = f"{request.cpus} CPUs{where} asked, {most} CPUs{where} free"
+    if request.cpus <= most:
+        near = [size for size in (_below(sizes, request.cpus), _above(sizes, request.cpus)) if size]
+        possible = "" if sizes >> request.cpus & 1 else f", possible are {' and '.join(map(str, near))}"
+        text += possible
+    return Rule(name=wish.option, request=request.name, text=text, asked=request.cpus, available=most)
+
+
+def _where(request: Request, option: str) -> str:
+    """The place where a rule wants the CPUs, after the word CPUs."""
+    match option:
+        case "within":
+            return f" within {format_cpuset(request.within or ())}"
+        case "numa_ids":
+            return f" in NUMA nodes {format_cpuset(request.numa_ids or ())}"
+        case "core_type":
+            return f" in {request.core_type} cores"
+        case "numa_max":
+            return f" in at most {request.numa_max} NUMA nodes"
+        case "full_cores":
+            return " in whole cores"
+        case "strict policy":
+            return " in even shares"
+        case "strict numa_min":
+            return f" in at least {request.numa_min} NUMA nodes"
+        case "strict near":
+            return f" near {request.near}"
+        case "strict align_by_socket":
+            return " in one socket"
+        case "strict prefer_l3":
+            return " in one L3"
+        case "strict threads":
+            return " on cores of their own"
+    return ""
+
+
+def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -> Nearest | None:
+    """The largest smaller size with the same options, else the smallest larger one, else one option less."""
+    concerned = list(concerned)
+    for pick in (_smaller, _larger):
+        for request in concerned:
+            for size in pick(problem, request):
+                changed = request.model_copy(update={"cpus": size})
+                if feasible(_replaced(problem, request, changed)):
+                    return Nearest(request=request.name, option="cpus", asked=str(request.cpus), instead=str(size))
+    for request in concerned:
+        for option in _options_of(request):
+            if feasible(_replaced(problem, request, _without(request, [option]))):
+                return Nearest(request=request.name, option=option, asked="set", instead="left out")
+    return None
+
+
+def _smaller(problem: Problem, request: Request) -> Iterator[int]:
+    sizes = _sizes(problem, request)
+    size = request.cpus
+    while size := _below(sizes, size):
+        yield size
+
+
+def _larger(problem: Problem, request: Request) -> Iterator[int]:
+    sizes = _sizes(problem, request)
+    size = request.cpus
+    while size := _above(sizes, size):
+        yield size
+
+
+def _sizes(problem: Problem, request: Request) -> int:
+    return placeable(problem.demands[problem.requests.index(request)])
+
+
+def _below(sizes: int, size: int) -> int:
+    """The largest smaller size of the set, or 0."""
+    return max((sizes & (1 << size) - 1).bit_length() - 1, 0)
+
+
+def _above(sizes: int, size: int) -> int:
+    """The smallest larger size of the set, or 0."""
+    rest = sizes >> size + 1 << size + 1
+    return (rest & -rest).bit_length() - 1 if rest else 0
+
+
+def _replaced(problem: Problem, request: Request, changed: Request) -> Problem:
+    requests = [changed if each == request else each for each in problem.requests]
+    return pose(problem.prepared, problem.free, requests, problem.constraints)
