@@ -29,7 +29,7 @@ from solver.problem import Prepared, Problem, pose
 from solver.verify import verify
 
 if TYPE_CHECKING:
-    from solver.cpsat.single import Outcome
+    from solver.cpsat.outcome import Outcome
 
 EngineChoice = Literal["auto", "cpsat", "greedy"]
 

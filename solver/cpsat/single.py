@@ -1,35 +1,24 @@
 """One request: CP-SAT chooses how many CPUs come from each block; cost tables say what that entails."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
 from ortools.sat.python import cp_model
 
 from models import DefectError
 from solver.cpsat.blocks import blocks_of, l3s_lie_in_blocks
 from solver.cpsat.minplus import Table, possible
+from solver.cpsat.objectives import dot, objectives, square
+from solver.cpsat.outcome import Outcome
 from solver.cpsat.pin import UsedDomains, pin, place_block
 from solver.cpsat.search import Expr, Limits, Objective, Search
 from solver.cpsat.spans import SpanModel
 from solver.cpsat.tables import L3_METRICS, Costs
+from solver.cpsat.ties import used_first
 from solver.problem import Demand, Problem
 from solver.score import slots
 
 SPAN_SLOTS = 7
 """The first slots of the order are decided by how many CPUs come from where."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the exact solver found.
-
-    ``taken``: a mask per request, or ``None``. ``proven``: that this is the one best answer, or that there is
-    none. ``bounds``: per metric the least value not excluded, ``None`` where that was not reached.
-    """
-
-    taken: tuple[int, ...] | None
-    proven: bool
-    bounds: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> Outcome:
@@ -51,30 +40,12 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
     if not search.proven:
         return Outcome((model.placed(search),), False, bounds)
     metrics = {name: search.value(model.metrics[name]) for name in order if name is not None}
-    for domains in model.tie_levels():
-        search.minimize(domains.objectives(search))
+    for level in model.tie_levels():
+        search.minimize(used_first(level, search))
     mask = pin(problem, demand, model.used_domains(search), metrics)
     if mask is None:
         raise DefectError(f"no allocation has the metrics proven optimal, {metrics}")
     return Outcome((mask,), search.proven, bounds)
-
-
-@dataclass(frozen=True)
-class UsedList:
-    """The used domains of one level, as the tie rule compares them: the smallest list of positions wins."""
-
-    name: str
-    literals: Sequence[cp_model.IntVar]
-
-    def objectives(self, search: Search) -> list[Objective]:
-        """Weights of powers of two make a lexicographic order, in pieces that fit an integer."""
-        pieces = [self.literals[i : i + 40] for i in range(0, len(self.literals), 40)]
-        return [self._objective(piece, sum(map(search.value, piece))) for piece in pieces]
-
-    def _objective(self, literals: Sequence[cp_model.IntVar], used: int) -> Objective:
-        unused = sum(2**i * (1 - literal) for i, literal in enumerate(reversed(literals)))
-        least = 2 ** (len(literals) - used) - 1 if len(literals) == len(self.literals) else 0
-        return Objective(self.name, unused, most=2 ** len(literals) - 1, least=least)
 
 
 class SingleModel:
@@ -98,8 +69,8 @@ class SingleModel:
             self._add_choices([possible(table) for table in self.tables])
 
     def objectives(self, names: Sequence[str | None]) -> list[Objective]:
-        """The metrics of these names, with the values they can have at most."""
-        return [Objective(name, self.metrics[name], self._most(name)) for name in names if name is not None]
+        """The metrics of these names."""
+        return objectives(self.problem, self.metrics, [name for name in names if name is not None])
 
     def add_tables(self, search: Search) -> None:
         """Add the metrics that cost tables give, now that the search has settled those of spans."""
@@ -113,7 +84,7 @@ class SingleModel:
         for take, ks in zip(self.spans.takes, options, strict=True):
             choice = {k: self.model.new_bool_var("choice") for k in ks}
             self.model.add_exactly_one(choice.values())
-            self.model.add(take == _dot(choice.keys(), choice.values()))
+            self.model.add(take == dot(choice.keys(), choice.values()))
             self.choices.append(choice)
         self.metrics |= {name: self._by_take(name) for name in self.costs.packing.largest}
         if not self.inside:
@@ -146,7 +117,7 @@ class SingleModel:
             for table, choice in zip(self.tables, self.choices, strict=True)
             for literal, cost in zip(choice.values(), self._costs(name, table, choice.keys()), strict=True)
         ]
-        return _dot([cost for _, cost in pairs], [literal for literal, _ in pairs])
+        return dot([cost for _, cost in pairs], [literal for literal, _ in pairs])
 
     def _costs(self, name: str, table: Table, takes: Iterable[int]) -> list[int]:
         return self.costs.packing.field(name, table[list(takes)])
@@ -156,14 +127,14 @@ class SingleModel:
         nodes = [(node.mask & free).bit_count() for node in self.problem.machine.numa_nodes]
         l3s = [(l3.mask & free).bit_count() for l3 in self.problem.machine.l3s]
         found: dict[str, Expr] = {
-            "numa_leftover": _dot([nodes[i] for i in self.spans.numa_nodes], self.spans.numa_nodes.values())
+            "numa_leftover": dot([nodes[i] for i in self.spans.numa_nodes], self.spans.numa_nodes.values())
             - self.demand.cpus,
         }
         if self.demand.request.policy == "distributed" or self.demand.request.fit == "loose":
             found["numa_balance"] = sum(self._balance(node, size) for node, size in enumerate(nodes))
         if not self.inside:
             used = self.spans.l3s
-            found["l3_leftover"] = _dot([l3s[i] for i in used], used.values()) - self.demand.cpus
+            found["l3_leftover"] = dot([l3s[i] for i in used], used.values()) - self.demand.cpus
         return found
 
     def _balance(self, node: int, free: int) -> Expr:
@@ -173,32 +144,15 @@ class SingleModel:
             return free**2
         if len(mine) == 1:
             choice = self.choices[mine[0]]
-            return _dot([(free - k) ** 2 for k in choice], choice.values())
-        left, square = self.model.new_int_var(0, free, "left"), self.model.new_int_var(0, free**2, "square")
-        self.model.add(left == free - self.spans.share(node))
-        self.model.add_multiplication_equality(square, [left, left])
-        return square
+            return dot([(free - k) ** 2 for k in choice], choice.values())
+        return square(self.model, free - self.spans.share(node), free)
 
-    def _most(self, name: str) -> int:
-        machine, free = self.problem.machine, self.problem.free.bit_count()
-        most = {
-            "floor_shortfall": self.demand.floor,
-            "numa_nodes": len(machine.numa_nodes),
-            "sockets": len(machine.sockets),
-            "numa_distance": sum(map(sum, machine.distances)),
-            "core_types": 3,
-            "numa_leftover": free,
-            "numa_balance": free**2,
-            "l3_leftover": free,
-        }
-        return most.get(name, self.demand.cpus)
-
-    def tie_levels(self) -> list[UsedList]:
-        """The lists that the tie rule compares before it looks at shares."""
-        levels = {"numa": self.spans.numa_nodes, "socket": self.spans.sockets}
+    def tie_levels(self) -> list[Sequence[cp_model.IntVar]]:
+        """The levels whose lists of used domains the tie rule compares before it looks at shares."""
+        levels = [self.spans.numa_nodes, self.spans.sockets]
         if not self.problem.l3s_nest:
-            levels["l3"] = self.spans.l3s
-        return [UsedList(f"used {name}", [used[i] for i in sorted(used)]) for name, used in levels.items()]
+            levels.append(self.spans.l3s)
+        return [[used[i] for i in sorted(used)] for used in levels]
 
     def used_domains(self, search: Search) -> UsedDomains:
         """The domains that the latest solution uses."""
@@ -210,11 +164,7 @@ class SingleModel:
 
     def placed(self, search: Search) -> int:
         """Mask of CPUs that the latest solution stands for."""
-        takes = [search.value(take) for take in self.spans.takes]
+        takes = map(search.value, self.spans.takes)
         return sum(
             place_block(self.costs, block.parts, take) for block, take in zip(self.blocks, takes, strict=True)
         )
-
-
-def _dot(weights: Iterable[int], variables: Iterable[cp_model.IntVar]) -> cp_model.LinearExpr:
-    return cp_model.LinearExpr.weighted_sum(list(variables), list(weights))

@@ -1,0 +1,112 @@
+"""Several requests together: CP-SAT decides how many CPUs each request takes of each core."""
+
+from collections.abc import Sequence
+
+from ortools.sat.python import cp_model
+
+from models import to_mask
+from solver.cpsat.lots import RequestModel, lots_of
+from solver.cpsat.objectives import dot, square
+from solver.cpsat.rules import add_rules_between, any_user
+from solver.cpsat.search import Expr, Search
+from solver.cpsat.spans import Literals
+from solver.problem import Problem
+from solver.score import joint_slots, slots
+
+SUMMED_SLOTS = 9
+"""Slots that are sums over requests; those after them look at all allocations together."""
+
+
+class JointModel:
+    """The model of several requests. ``metrics`` has an expression for each metric of all together."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.model = problem, cp_model.CpModel()
+        self.lots = [
+            lot for core in range(len(problem.machine.cores)) for lot in lots_of(self.model, problem, core)
+        ]
+        self.requests = [
+            RequestModel(self.model, problem, i, demand, self.lots) for i, demand in enumerate(problem.demands)
+        ]
+        self.add_constraints()
+        self.metrics = {name: self._metric(slot, name) for slot, name in joint_slots(problem.requests)}
+
+    def add_constraints(self) -> None:
+        """No CPU is given twice, and the rules of and between requests hold."""
+        for lot in self.lots:
+            self.model.add(sum(lot.takes.values()) <= len(lot.cpus))
+        for request in self.requests:
+            request.add_constraints()
+        add_rules_between(self.model, self.problem, [request.spans for request in self.requests])
+
+    def _metric(self, slot: int, name: str) -> Expr:
+        if slot < SUMMED_SLOTS:
+            own = [(each.metrics, slots(each.demand.request)[slot]) for each in self.requests]
+            return sum(metrics[metric] for metrics, metric in own if metric is not None)
+        return {
+            "numa_leftover": lambda: self._leftover(
+                [request.spans.numa_nodes for request in self.requests], "numa"
+            ),
+            "numa_balance": self._balance,
+            "l3_leftover": lambda: self._leftover([request.spans.l3s for request in self.requests], "l3"),
+            "split_cores": self._split_cores,
+        }[name]()
+
+    def _leftover(self, used: Sequence[Literals], level: str) -> Expr:
+        """Free CPUs of the domains that any request uses, less the CPUs given."""
+        machine = self.problem.machine
+        domains = machine.numa_nodes if level == "numa" else machine.l3s
+        if not domains:
+            return 0
+        positions = sorted({position for literals in used for position in literals})
+        free = [(domains[position].mask & self.problem.free).bit_count() for position in positions]
+        users = [[literals[position] for literals in used if position in literals] for position in positions]
+        given = sum(demand.cpus for demand in self.problem.demands)
+        return dot(free, [any_user(self.model, literals) for literals in users]) - given
+
+    def _balance(self) -> Expr:
+        total: Expr = 0
+        for position, node in enumerate(self.problem.machine.numa_nodes):
+            free = (node.mask & self.problem.free).bit_count()
+            share = sum(request.spans.share(position) for request in self.requests)
+            total += square(self.model, free - share, free)
+        return total
+
+    def _split_cores(self) -> Expr:
+        """Cores that requests with packed threads use and that are not all given."""
+        split: list[cp_model.IntVar] = []
+        for core, domain in enumerate(self.problem.machine.cores):
+            free = (domain.mask & self.problem.free).bit_count()
+            users = [each.used[core] for each in self.requests if each.packs_threads and core in each.used]
+            if users and free > 1:
+                taken = sum(each.taken[core] for each in self.requests if core in each.taken)
+                split.append(self._is_split(users, taken, free))
+        return sum(split)
+
+    def _is_split(self, users: Sequence[cp_model.IntVar], taken: Expr, free: int) -> cp_model.IntVar:
+        split = self.model.new_bool_var("split")
+        for used in users:
+            self.model.add(taken >= free).only_enforce_if(used, ~split)
+        return split
+
+    def hint(self, taken: Sequence[int]) -> dict[cp_model.IntVar, int]:
+        """Values of the variables that an allocation settles."""
+        values = {
+            take: sum(taken[i] >> cpu & 1 for cpu in lot.cpus)
+            for lot in self.lots
+            for i, take in lot.takes.items()
+        }
+        for request, mask in zip(self.requests, taken, strict=True):
+            values |= request.hint(mask)
+        return values
+
+    def placed(self, search: Search) -> tuple[int, ...]:
+        """The CPUs of each request in the latest solution: of each lot, earlier requests get the lower ones."""
+        taken: list[list[int]] = [[] for _ in self.requests]
+        for lot in self.lots:
+            left = list(lot.cpus)
+            for i, take in lot.takes.items():
+                count = search.value(take)
+                taken[i] += left[:count]
+                left = left[count:]
+        return tuple(map(to_mask, taken))
