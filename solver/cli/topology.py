@@ -1,26 +1,18 @@
 """``cpusat topology``: list, draw, convert and check machines."""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from pydantic import ValidationError
 
-from models import BadInputError, Topology, parse_cpuset
+from models import BadInputError
+from solver.cli.machine import overlaid
+from solver.cli.options import SOURCE
+from solver.cli.terminal import render
 from topologies import catalog
 from topologies.load import load
 from topologies.shape import Shape
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-SOURCE = (
-    "SOURCE is a catalog name, a file (topology document, hwloc XML, lscpu output), a directory with a /sys tree, "
-    "'host', '-' for standard input, or a description such as 'socket:2 numa:4 l3:2 core:8 cpu:2'."
-)
 
 
 @click.group(epilog=SOURCE)
@@ -46,20 +38,23 @@ def list_machines(output: str) -> None:
         smt = "-".join(map(str, shape.smt))
         counts = (shape.sockets, shape.numa_nodes, shape.l3s, shape.cores, shape.cpus, smt)
         table.add_row(name, *map(str, counts))
-    _print(table)
+    render(table)
 
 
 @command.command(epilog=SOURCE)
 @click.argument("source")
 @click.option("--reserved", metavar="LIST", help="CPUs kept for the system, instead of those in the document.")
 @click.option(
-    "--held", metavar="[NAME=]LIST", multiple=True, help="CPUs held by a claim, besides those in the document."
+    "--held",
+    metavar="[NAME=]LIST|FILE",
+    multiple=True,
+    help="CPUs of a live claim, or a kubelet's cpu_manager_state; besides those in the document.",
 )
 def show(source: str, reserved: str | None, held: tuple[str, ...]) -> None:
     """Draw a machine: its sockets, NUMA nodes, L3s, cores, and which CPUs are free."""
     from solver.cli.draw import Drawing
 
-    _print(Drawing(_overlaid(load(source), reserved, held)))
+    render(Drawing(overlaid(load(source), reserved, held)))
 
 
 @command.command(epilog=SOURCE)
@@ -90,27 +85,6 @@ def validate(ctx: click.Context, sources: tuple[str, ...]) -> None:
     ctx.exit(2 if bad else 0)
 
 
-def _overlaid(topology: Topology, reserved: str | None, held: tuple[str, ...]) -> Topology:
-    """The machine with the options' CPUs in place of, or besides, those of the document."""
-    holdings = dict(topology.held)
-    for text in held:
-        name, _, cpus = text.rpartition("=")
-        name = name or "held"
-        holdings[name] = holdings.get(name, frozenset()) | _cpus(cpus, "--held")
-    changes = {"held": holdings} | ({} if reserved is None else {"reserved": _cpus(reserved, "--reserved")})
-    try:
-        return Topology.model_validate(dict(topology) | changes)
-    except ValidationError as error:
-        raise BadInputError.from_pydantic(error) from error
-
-
-def _cpus(text: str, option: str) -> frozenset[int]:
-    try:
-        return parse_cpuset(text)
-    except ValueError as error:
-        raise BadInputError(str(error), place=option) from error
-
-
 def _write(path: Path, text: str, *, force: bool) -> None:
     """Write the file whole or not at all."""
     if path.exists() and not (force and path.is_file()):
@@ -121,13 +95,3 @@ def _write(path: Path, text: str, *, force: bool) -> None:
             file.write(text)
     except OSError as error:
         raise BadInputError(error.strerror or str(error), place="--output", file=str(path)) from error
-
-
-def _print(what: "RenderableType") -> None:
-    """Print by way of a string: a broken pipe is then ours to handle, and no line ends in blanks."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(what)
-    sys.stdout.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))

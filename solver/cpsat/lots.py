@@ -12,7 +12,7 @@ from models import from_mask
 from solver.cpsat.blocks import blocks_of
 from solver.cpsat.search import Expr, Search
 from solver.cpsat.spans import SpanModel
-from solver.cpsat.ties import more_first, used_first
+from solver.cpsat.ties import more_first, smallest_list
 from solver.problem import Demand, Problem
 
 
@@ -99,7 +99,7 @@ class RequestModel:
     def minimize_ties(self, search: Search) -> None:
         """Make the answer the one of the tie rule: lists of used domains, then shares, then CPU numbers."""
         for used in self._lists():
-            search.minimize(used_first([used[domain] for domain in sorted(used)], search))
+            search.minimize(smallest_list(self.model, [used[domain] for domain in sorted(used)], length=None))
         for shares in self._shares():
             search.minimize(more_first(shares))
 

@@ -3,15 +3,11 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 
 from ortools.sat.python import cp_model
 
 Expr = cp_model.LinearExpr | int
-
-_WIDEST = 1 << 50
-"""Largest weighted sum of metrics that is handed to the solver as one objective."""
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -62,32 +58,30 @@ class Search:
 
     def minimize(self, objectives: Sequence[Objective]) -> None:
         """Minimize the metrics in their order, each held for the next; stops asking once a proof is missing."""
-        for group in _groups(objectives):
-            self.bounds |= {each.name: None for each in group}
+        self.bounds |= {each.name: None for each in objectives}
+        for each in objectives:
             if self.proven:
-                self._minimize_together(group)
+                self._minimize(each)
 
-    def _minimize_together(self, group: Sequence[Objective]) -> None:
-        if not (self._is_complete() and all(self.value(each.expr) == each.least for each in group)):
-            self._improve(group)
+    def _minimize(self, objective: Objective) -> None:
+        if not (self._is_complete() and self.value(objective.expr) == objective.least):
+            self._improve(objective)
         if self.proven:
-            for each in group:
-                self.bounds[each.name] = self.value(each.expr)
-                self.model.add(each.expr <= self.value(each.expr))
+            self.bounds[objective.name] = self.value(objective.expr)
+            self.model.add(objective.expr <= self.value(objective.expr))
 
     def _is_complete(self) -> bool:
         """Whether the latest solution has values for all variables: some may have been added since."""
         solution = [] if self._best is None else self._best.response_proto.solution
         return self._best is not None and len(solution) == len(self.model.proto.variables)
 
-    def _improve(self, group: Sequence[Objective]) -> None:
-        weights = [prod(each.most + 1 for each in group[i + 1 :]) for i in range(len(group))]
-        self.model.minimize(sum(weight * each.expr for weight, each in zip(weights, group, strict=True)))
+    def _improve(self, objective: Objective) -> None:
+        self.model.minimize(objective.expr)
         status, bound = self._solve()
         self.proven = status == cp_model.OPTIMAL
         self.infeasible = status == cp_model.INFEASIBLE
         if bound is not None:
-            self.bounds[group[0].name] = max(group[0].least, bound // weights[0])
+            self.bounds[objective.name] = max(objective.least, bound)
 
     def _solve(self) -> tuple[cp_model.CpSolverStatus, int | None]:
         if self.limits.left <= 0:
@@ -116,15 +110,3 @@ class Search:
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         self.model.proto.solution_hint.vars.extend(range(len(values)))
         self.model.proto.solution_hint.values.extend(values)
-
-
-def _groups(objectives: Sequence[Objective]) -> list[list[Objective]]:
-    """Consecutive objectives that fit one weighted sum, at most two to a sum: more slow the proof down."""
-    groups: list[list[Objective]] = []
-    for objective in objectives:
-        fits = groups and prod(each.most + 1 for each in [*groups[-1], objective]) < _WIDEST
-        if fits and len(groups[-1]) < 2:
-            groups[-1].append(objective)
-        else:
-            groups.append([objective])
-    return groups

@@ -11,9 +11,9 @@ from solver.cpsat.objectives import dot, objectives, square
 from solver.cpsat.outcome import Outcome
 from solver.cpsat.pin import UsedDomains, pin, place_block
 from solver.cpsat.search import Expr, Limits, Objective, Search
-from solver.cpsat.spans import SpanModel
+from solver.cpsat.spans import SpanModel, interchangeable
 from solver.cpsat.tables import L3_METRICS, Costs
-from solver.cpsat.ties import used_first
+from solver.cpsat.ties import smallest_list
 from solver.problem import Demand, Problem
 from solver.score import slots
 
@@ -41,7 +41,7 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
         return Outcome((model.placed(search),), False, bounds)
     metrics = {name: search.value(model.metrics[name]) for name in order if name is not None}
     for level in model.tie_levels():
-        search.minimize(used_first(level, search))
+        search.minimize(smallest_list(model.model, level, length=sum(map(search.value, level))))
     mask = pin(problem, demand, model.used_domains(search), metrics)
     if mask is None:
         raise DefectError(f"no allocation has the metrics proven optimal, {metrics}")
@@ -63,6 +63,7 @@ class SingleModel:
             self.model, problem, demand, self.blocks, [possible(table) for table in self.tables]
         )
         self.spans.add_constraints()
+        self._order_twins()
         self.metrics: dict[str, Expr] = self.spans.metrics()
         self.choices: list[dict[int, cp_model.IntVar]] = []
         if demand.request.near is not None or demand.spans.one_l3:
@@ -79,6 +80,20 @@ class SingleModel:
             self._add_choices([[k for k in possible(table) if k in shares] for table in self.tables])
             search.extend_hint({choice: int(take == k) for take, k, choice in self._chosen(search)})
         self.metrics |= self._leftovers()
+
+    def _order_twins(self) -> None:
+        """Of blocks that differ in nothing but their place, earlier ones give no less: so the tie rule wants it."""
+        if self._a_node_has_several_blocks:
+            return
+        by_node = {block.numa: i for i, block in enumerate(self.blocks)}
+        for group in interchangeable(self.problem.machine, list(by_node)):
+            last: dict[tuple[int, int, bytes], int] = {}
+            for i in (by_node[node] for node in group):
+                free = (self.problem.machine.numa_nodes[self.blocks[i].numa].mask & self.problem.free).bit_count()
+                twin = last.get(key := (self.blocks[i].socket, free, self.tables[i].tobytes()))
+                if twin is not None:
+                    self.model.add(self.spans.takes[twin] >= self.spans.takes[i])
+                last[key] = i
 
     def _add_choices(self, options: Sequence[Sequence[int]]) -> None:
         for take, ks in zip(self.spans.takes, options, strict=True):

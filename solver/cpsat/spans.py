@@ -116,7 +116,7 @@ def distance(model: cp_model.CpModel, machine: Machine, used: Literals) -> Expr:
 
     Nodes that have the same distances to all others are interchangeable: only how many of them are used counts.
     """
-    groups = _interchangeable(machine, list(used))
+    groups = interchangeable(machine, list(used))
     counts = [_count(model, [used[node] for node in group]) for group in groups]
     total: Expr = 0
     for i, group in enumerate(groups):
@@ -128,7 +128,8 @@ def distance(model: cp_model.CpModel, machine: Machine, used: Literals) -> Expr:
     return total
 
 
-def _interchangeable(machine: Machine, nodes: Sequence[int]) -> list[list[int]]:
+def interchangeable(machine: Machine, nodes: Sequence[int]) -> list[list[int]]:
+    """NUMA nodes, by position, in groups that may change places without changing any sum of distances."""
     groups: list[list[int]] = []
     for node in nodes:
         home = next((group for group in groups if _are_twins(machine, nodes, [*group, node])), None)

@@ -1,0 +1,71 @@
+"""Says what came out: the answer on standard output, reasons and notes on standard error."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from models import Claim, Result, Topology
+from solver.cli.compare import Comparison
+from solver.cli.output import as_json, as_lines, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result, what it answers, and the greedy result to compare it with if that was asked for."""
+
+    topology: Topology
+    claim: Claim
+    result: Result
+    greedy: Result | None = None
+
+    def say(self, form: str, *, explain: bool) -> None:
+        """Print the answer in its form (``table``, ``json``, …) and, beside it, why it is so."""
+        for line in self._reasons():
+            click.echo(printable(line), err=True)
+        if form != "table":
+            self._print_plain(form)
+        parts = list(self._parts(form, explain=explain))
+        if parts:
+            from solver.cli.terminal import render
+
+            render(*parts, error=form != "table")
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Greedy beside best, if asked for."""
+        return None if self.greedy is None else Comparison(self.greedy, self.result)
+
+    def _reasons(self) -> Iterator[str]:
+        """Why there is no answer, or what it could not honour."""
+        if self.result.infeasible is not None:
+            yield f"infeasible: {self.result.infeasible}"
+        if self.result.status == "unknown":
+            yield "unknown: neither an answer nor a proof that there is none was found within the time limit"
+        yield from (f"note: {note}" for note in self.result.notes)
+
+    def _print_plain(self, form: str) -> None:
+        for line in [as_json(self.result, self.comparison)] if form == "json" else as_lines(self.result, form):
+            click.echo(line)
+
+    def _parts(self, form: str, *, explain: bool) -> Iterator["RenderableType"]:
+        """What people get to read, in the order in which it stands."""
+        table, placed = form == "table", bool(self.result.allocations)
+        if not (explain or table or self.comparison):
+            return
+        from solver.cli import report
+
+        if table and placed:
+            yield from report.answer(self.result)
+        if placed and (explain or (table and self.comparison is None)):
+            yield from report.metrics(self.result, self.claim.requests, explain=explain)
+        if self.comparison is not None and form != "json":
+            yield from report.comparison(self.comparison)
+        if explain and self.result.infeasible is not None:
+            yield from report.clash(self.result.infeasible)
+        if explain:
+            yield from report.drawing(self.topology, self.result)

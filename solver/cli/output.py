@@ -1,0 +1,47 @@
+"""Answers as plain text: for programs, for ``taskset`` and for cgroup files."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from models import Allocation, Result, format_cpuset, format_mask
+from solver.cli.compare import Comparison
+
+_OFTEN_EMPTY = ("metrics", "bounds", "infeasible", "notes")
+
+_LINES: dict[str, tuple[str, Callable[[Allocation], list[str]]]] = {
+    "cpuset": ("{}: ", lambda given: [format_cpuset(given.cpuset)]),
+    "mask": ("{}: ", lambda given: [format_mask(given.cpuset)]),
+    "cgroup": (
+        "{}/",
+        lambda given: [
+            f"cpuset.cpus={format_cpuset(given.cpuset)}",
+            f"cpuset.mems={format_cpuset(given.mems)}",
+        ],
+    ),
+}
+"""Format to what stands before each line where there are several requests, and an allocation's lines."""
+
+
+def as_lines(result: Result, form: str) -> Iterator[str]:
+    """The lines of ``cpuset``, ``mask`` or ``cgroup``; each with its request's name if there are several."""
+    prefix, lines = _LINES[form]
+    for given in result.allocations:
+        head = prefix.format(printable(given.request)) if len(result.allocations) > 1 else ""
+        yield from (head + line for line in lines(given))
+
+
+def as_json(result: Result, comparison: Comparison | None = None) -> str:
+    """The result as an object; what does not apply is left out, CPU sets are kernel lists."""
+    without: dict[str, Any] = {name: True for name in _OFTEN_EMPTY if not getattr(result, name)}
+    if not any(given.greedy for given in result.allocations):
+        without["allocations"] = {"__all__": {"greedy"}}
+    document = result.model_dump(mode="json", exclude=without)
+    if comparison is not None:
+        document["compare"] = comparison.as_dict()
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal would act on."""
+    return "".join(char if char.isprintable() else "?" for char in text)

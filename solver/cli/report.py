@@ -1,0 +1,134 @@
+"""Answers for people: tables, comparisons, explanations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from models import Infeasible, Request, Result, Topology, format_cpuset
+from solver.cli.compare import Comparison, Row
+from solver.cli.draw import Drawing, holders, plain
+from solver.score import joint_slots, slots
+
+MEANING = {
+    "unevenness": "CPUs by which shares of NUMA nodes differ, beyond what cannot be avoided",
+    "floor_shortfall": "NUMA nodes missing to numa_min",
+    "outside_near": "CPUs that are not near",
+    "numa_nodes": "NUMA nodes that the CPUs lie in",
+    "sockets": "sockets that the CPUs lie in",
+    "numa_distance": "sum of the distances between those NUMA nodes, there and back",
+    "core_types": "types of cores among the CPUs",
+    "cores": "cores that the CPUs lie in",
+    "doubled_threads": "CPUs that share a core with another CPU of the request",
+    "l3_caches": "L3s that the CPUs lie in",
+    "numa_leftover": "CPUs left free in the NUMA nodes used",
+    "numa_balance": "sum of squares of the CPUs left free in each NUMA node: low where they are even",
+    "l3_leftover": "CPUs left free in the L3s used",
+    "split_cores": "cores used that keep free CPUs, which others will have to share",
+}
+"""Metric to what it counts; lower is better in all of them."""
+
+STATUS = {"optimal": "optimal, with proof", "feasible": "placed, without proof that it is optimal"}
+
+
+def answer(result: Result) -> Iterator[RenderableType]:
+    """How good the answer is, and each request's CPUs."""
+    took = result.build_ms + result.solve_ms
+    yield Text(f"{STATUS[result.status]}, by {result.engine}, {took:.1f} ms\n", style="bold")
+    table = _table("request", "policy", ">CPUs", "mems", "cpuset")
+    for given in result.allocations:
+        size, mems = str(len(given.cpuset)), format_cpuset(given.mems) or "-"
+        table.add_row(plain(given.request), given.policy, size, mems, Text(format_cpuset(given.cpuset), "green"))
+    yield table
+
+
+def metrics(result: Result, requests: Sequence[Request], *, explain: bool) -> Iterator[RenderableType]:
+    """The metrics in their order: of each request, of all, what is proven, and what they mean if asked for."""
+    several, proven = len(requests) > 1, result.status == "optimal"
+    names = [f">{plain(request.name)}" for request in requests] + [">all"] if several else [">value"]
+    table = _table("metric", *names, *([] if proven else [">least possible"]), *(["meaning"] if explain else []))
+    rows = Comparison(result, result).rows()
+    for (slot, name), row in zip(joint_slots(requests), rows, strict=True):
+        singly = [
+            _own(name, slots(request)[slot], each.metrics)
+            for request, each in zip(requests, result.allocations, strict=True)
+        ]
+        cells = [*(singly if several else []), str(row.best)]
+        table.add_row(name, *cells, *([] if proven else [_bound(row)]), *([_meaning(name)] if explain else []))
+    yield Text()
+    yield table
+
+
+def _own(name: str, own: str | None, values: Mapping[str, int]) -> str:
+    """The request's own metric in this slot, unless the row is about another."""
+    return str(values[own]) if own in name.split("+") else "-"
+
+
+def _meaning(name: str) -> str:
+    return "; and ".join(MEANING[part] for part in name.split("+"))
+
+
+def _bound(row: Row) -> str:
+    return "not reached" if row.bound is None else str(row.bound)
+
+
+def comparison(compared: Comparison) -> Iterator[RenderableType]:
+    """Greedy beside the best answer, metric by metric; differences are marked, and said in words."""
+    table = _table("metric", ">greedy", f">{_name_of_best(compared)}", "difference", "proof")
+    for row in compared.rows():
+        greedy = "-" if row.greedy is None else str(row.greedy)
+        style = "" if row.gain == 0 else "bold green" if row.gain > 0 else "yellow"
+        table.add_row(row.metric, greedy, str(row.best), _difference(row.gain), _proof(row), style=style)
+    yield Text()
+    yield table
+    yield Text()
+    cpusets = _table("greedy would give", "cpuset")
+    for given in compared.greedy.allocations:
+        cpusets.add_row(plain(given.request), format_cpuset(given.cpuset))
+    yield cpusets if compared.greedy.allocations else Text("greedy finds nothing")
+
+
+def _name_of_best(compared: Comparison) -> str:
+    return "optimal" if compared.best.status == "optimal" else "best found"
+
+
+def _difference(gain: int) -> str:
+    if gain == 0:
+        return ""
+    return f"<- {gain} better" if gain > 0 else f"-> {-gain} worse, for a metric above"
+
+
+def _proof(row: Row) -> str:
+    return f"at least {row.bound}" if row.proof == "bound" else row.proof
+
+
+def drawing(topology: Topology, result: Result) -> Iterator[RenderableType]:
+    """The machine, with who holds what before and after."""
+    placed = {cpu: f"request {given.request}" for given in result.allocations for cpu in sorted(given.cpuset)}
+    yield Text()
+    yield Drawing(topology, placed | holders(topology))
+
+
+def clash(infeasible: Infeasible) -> Iterator[RenderableType]:
+    """The rules that clash, and the nearest request that would be placed."""
+    yield Text("These rules clash. Without any one of them the others could be met:")
+    table = _table("request", "rule", ">asked", ">possible", "in words")
+    for rule in infeasible.rules:
+        numbers = ("-" if number is None else str(number) for number in (rule.asked, rule.available))
+        table.add_row(plain(rule.request) or "-", rule.name, *numbers, plain(rule.text))
+    yield table
+    near = infeasible.nearest
+    if near is not None:
+        yield Text(
+            f"Nearest: request {plain(near.request)} with {near.option} {near.instead} ({near.asked} asked)"
+        )
+
+
+def _table(*columns: str) -> Table:
+    """An empty table; columns marked ``>`` are numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold")
+    return table
