@@ -19,6 +19,16 @@ class Block:
     l3: int | None
     parts: tuple[CorePart, ...]
 
+    @property
+    def place(self) -> tuple[int, int, str, int]:
+        """What tells it from other blocks, of any request."""
+        return (self.numa, self.socket, self.core_type, -1 if self.l3 is None else self.l3)
+
+    @property
+    def mask(self) -> int:
+        """All CPUs that may be taken."""
+        return sum(part.allowed for part in self.parts)
+
 
 def blocks_of(demand: Demand, by_l3: bool) -> tuple[Block, ...]:
     """The request's cores in blocks, in order of NUMA node and then of lowest CPU."""

@@ -1,34 +1,80 @@
-"""The exact engine's front: one request by tables, several by the joint model."""
+"""The exact engine's front: one request by tables, several by a coarse model and then the full one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from models import Metrics
+from solver.cpsat.coarse import CoarseModel
 from solver.cpsat.joint import JointModel
-from solver.cpsat.objectives import objectives
 from solver.cpsat.outcome import Outcome
-from solver.cpsat.search import Limits, Search
+from solver.cpsat.search import Limits, Objective, Search
 from solver.cpsat.single import solve_single
 from solver.problem import Problem
+from solver.verify import violations
 
 
 def solve_exact(problem: Problem, limits: Limits, hint: Sequence[int] | None = None) -> Outcome:
     """The best allocation of the problem, as far as the limits allow; ``hint`` is a valid one to start from."""
-    if len(problem.demands) == 1:
-        return solve_single(problem, limits, None if hint is None else hint[0])
-    return solve_joint(problem, limits, hint)
-
-
-def solve_joint(problem: Problem, limits: Limits, hint: Sequence[int] | None = None) -> Outcome:
-    """The best allocations of several requests, by all metrics and the tie rule."""
     if not all(demand.parts for demand in problem.demands):
         return Outcome(None, proven=True)
+    if len(problem.demands) == 1:
+        return solve_single(problem, limits, None if hint is None else hint[0])
+    return solve_joint(problem, limits, None if hint is None else tuple(hint))
+
+
+def solve_joint(problem: Problem, limits: Limits, hint: tuple[int, ...] | None = None) -> Outcome:
+    """The best allocations of several requests, by all metrics and the tie rule."""
+    coarse = CoarseModel(problem)
+    first = Search(coarse.model, limits)
+    first.minimize([Objective(name, expr) for name, expr in coarse.metrics.items()])
+    if first.infeasible:
+        return Outcome(None, proven=True)
+    start = _best(problem, [hint, coarse.realize(first) if first.solved else None])
+    if limits.left <= 0:
+        return Outcome(start, False, first.bounds)
+    return _finish(problem, limits, start, first)
+
+
+def _finish(problem: Problem, limits: Limits, start: tuple[int, ...] | None, coarse: Search) -> Outcome:
+    """Solve the full model, from an allocation to start with and from what the coarse model has proven."""
     model = JointModel(problem)
     search = Search(model.model, limits)
-    if hint is not None:
-        search.extend_hint(model.hint(hint))
-    search.minimize(objectives(problem, model.metrics, model.metrics))
-    if not search.solved:
-        return Outcome(None, search.infeasible, search.bounds)
+    if start is not None:
+        search.extend_hint(model.hint(start))
+    reached = _reached(problem, start, coarse.settled)
+    for name, value in reached.items():
+        search.settle(Objective(name, model.metrics[name]), value)
+    rest = [name for name in model.metrics if name not in reached]
+    # The coarse optimum bounds a metric as long as all metrics before it are at their optima.
+    least = coarse.bounds.get(rest[0]) or 0
+    search.minimize([Objective(name, model.metrics[name], least if name == rest[0] else 0) for name in rest])
     bounds = dict(search.bounds)
+    if search.infeasible and start is None:
+        return Outcome(None, proven=True)
+    if not search.solved:
+        return Outcome(start, False, bounds)
     for request in model.requests:
         request.minimize_ties(search)
-    return Outcome(model.placed(search), search.proven, bounds)
+    found = model.placed(search)
+    return Outcome(found if search.proven else _best(problem, [found, start]), search.proven, bounds)
+
+
+def _reached(problem: Problem, taken: tuple[int, ...] | None, settled: Mapping[str, int]) -> Metrics:
+    """The first metrics, as far as the allocation has the values that were proven to be the least."""
+    reached: Metrics = {}
+    if taken is not None:
+        for name, value in problem.prepared.scorer.joint(problem.free, problem.requests, taken).items():
+            if settled.get(name) != value:
+                break
+            reached[name] = value
+    return reached
+
+
+def _best(problem: Problem, candidates: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+    """The best candidate that keeps all rules."""
+    scorer, free, requests = problem.prepared.scorer, problem.free, problem.requests
+    valid = [
+        taken
+        for taken in candidates
+        if taken is not None and not any(violations(scorer, free, requests, problem.constraints, taken))
+    ]
+    return min(valid, key=lambda taken: tuple(scorer.joint(free, requests, taken).values()), default=None)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ortools.sat.python import cp_model
 
 from models import to_mask
+from solver.cpsat.expressions import dot, square
 from solver.cpsat.lots import RequestModel, lots_of
-from solver.cpsat.objectives import dot, square
 from solver.cpsat.rules import add_rules_between, any_user
 from solver.cpsat.search import Expr, Search
 from solver.cpsat.spans import Literals
@@ -37,7 +37,8 @@ class JointModel:
             self.model.add(sum(lot.takes.values()) <= len(lot.cpus))
         for request in self.requests:
             request.add_constraints()
-        add_rules_between(self.model, self.problem, [request.spans for request in self.requests])
+        spans = [request.spans for request in self.requests]
+        add_rules_between(self.model, self.problem, spans, self.problem.constraints)
 
     def _metric(self, slot: int, name: str) -> Expr:
         if slot < SUMMED_SLOTS:

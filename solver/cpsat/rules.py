@@ -1,16 +1,20 @@
 """Rules between requests, on the used domains of each."""
 
+from collections.abc import Iterable
+
 from ortools.sat.python import cp_model
 
-from models import Level
+from models import Constraint, Level
 from solver.cpsat.spans import Literals, SpanModel
 from solver.problem import Problem
 
 
-def add_rules_between(model: cp_model.CpModel, problem: Problem, spans: list[SpanModel]) -> None:
+def add_rules_between(
+    model: cp_model.CpModel, problem: Problem, spans: list[SpanModel], rules: Iterable[Constraint]
+) -> None:
     """``match``: one domain for all; ``distinct``: no domain for two."""
     names = [request.name for request in problem.requests]
-    for rule in problem.constraints:
+    for rule in rules:
         used = [_level(spans[i], rule.level) for i in rule.concerns(names)]
         domains = {domain for literals in used for domain in literals if domain >= 0}
         users = [[literals[domain] for literals in used if domain in literals] for domain in sorted(domains)]

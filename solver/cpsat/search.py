@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 
 Expr = cp_model.LinearExpr | int
 
+
 @dataclass(frozen=True)
 class Limits:
     """How long (a deadline of ``time.perf_counter``), with how many workers and from which seed to search."""
@@ -25,24 +26,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class Objective:
-    """One metric as an expression of the model, with values that it cannot go below or above."""
+    """One metric as an expression of the model, with a value that it cannot go below."""
 
     name: str
     expr: Expr
-    most: int
     least: int = 0
 
 
 class Search:
     """A model that is solved lexicographically.
 
-    ``bounds``: per metric asked for, the least value not excluded by proof, or ``None``. ``proven``: every
-    question so far was answered with proof. ``infeasible``: proven to have no solution.
+    ``bounds``: per metric asked for, the least value not excluded by proof, or ``None``; ``settled``: those
+    that are known to be optimal. ``proven``: every question so far was answered with proof. ``infeasible``:
+    proven to have no solution.
     """
 
     def __init__(self, model: cp_model.CpModel, limits: Limits) -> None:
         self.model, self.limits = model, limits
         self.bounds: dict[str, int | None] = {}
+        self.settled: dict[str, int] = {}
         self.proven, self.infeasible = True, False
         self._best: cp_model.CpSolver | None = None
 
@@ -63,12 +65,16 @@ class Search:
             if self.proven:
                 self._minimize(each)
 
+    def settle(self, objective: Objective, value: int) -> None:
+        """Hold a metric at a value that is known to be its optimum."""
+        self.bounds[objective.name] = self.settled[objective.name] = value
+        self.model.add(objective.expr <= value)
+
     def _minimize(self, objective: Objective) -> None:
         if not (self._is_complete() and self.value(objective.expr) == objective.least):
             self._improve(objective)
         if self.proven:
-            self.bounds[objective.name] = self.value(objective.expr)
-            self.model.add(objective.expr <= self.value(objective.expr))
+            self.settle(objective, self.value(objective.expr))
 
     def _is_complete(self) -> bool:
         """Whether the latest solution has values for all variables: some may have been added since."""

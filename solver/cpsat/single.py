@@ -6,8 +6,8 @@ from ortools.sat.python import cp_model
 
 from models import DefectError
 from solver.cpsat.blocks import blocks_of, l3s_lie_in_blocks
+from solver.cpsat.expressions import dot, square
 from solver.cpsat.minplus import Table, possible
-from solver.cpsat.objectives import dot, objectives, square
 from solver.cpsat.outcome import Outcome
 from solver.cpsat.pin import UsedDomains, pin, place_block
 from solver.cpsat.search import Expr, Limits, Objective, Search
@@ -71,7 +71,7 @@ class SingleModel:
 
     def objectives(self, names: Sequence[str | None]) -> list[Objective]:
         """The metrics of these names."""
-        return objectives(self.problem, self.metrics, [name for name in names if name is not None])
+        return [Objective(name, self.metrics[name]) for name in names if name is not None]
 
     def add_tables(self, search: Search) -> None:
         """Add the metrics that cost tables give, now that the search has settled those of spans."""

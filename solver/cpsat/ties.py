@@ -1,6 +1,7 @@
 """The tie rule as objectives: lexicographic orders as weighted sums, in pieces that fit an integer."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from ortools.sat.python import cp_model
@@ -20,11 +21,8 @@ def smallest_list(model: cp_model.CpModel, used: Sequence[cp_model.IntVar], leng
     one that goes on with a later one.
     """
     if length is not None:
-        least = 2 ** (len(used) - length) - 1
-        return [
-            Objective(each.name, each.expr, each.most, least if each.most + 1 == 2 ** len(used) else 0)
-            for each in _objectives([(1 - literal, 1) for literal in used])
-        ]
+        found = _objectives([(1 - literal, 1) for literal in used])
+        return [replace(found[0], least=2 ** (len(used) - length) - 1)] if len(found) == 1 else found
     digits: list[Digit] = []
     later: cp_model.IntVar | None = None
     for literal in reversed(used):
@@ -60,4 +58,4 @@ def _pieces(digits: Sequence[Digit]) -> Iterator[Sequence[Digit]]:
 def _number(digits: Sequence[Digit]) -> Objective:
     weights = [prod(most + 1 for _, most in digits[i + 1 :]) for i in range(len(digits))]
     number = sum(weight * digit for weight, (digit, _) in zip(weights, digits, strict=True))
-    return Objective("tie", number, most=prod(most + 1 for _, most in digits) - 1)
+    return Objective("tie", number)
