@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from models import Constraint, Request, Topology, to_mask
-from solver.score import Scorer
+from models import Constraint, Metrics, Request, Topology, to_mask
+from solver.score import Scorer, joint_slots, slots
 from solver.verify import violations
+
+OWN_SLOTS = 9
+"""Slots of the order that several requests add up; later ones look at all CPUs taken."""
 
 
 def brute_force(
@@ -13,29 +16,73 @@ def brute_force(
 ) -> tuple[int, ...] | None:
     """The best allocations by the metrics and the tie rule, or ``None`` when nothing is allowed."""
     scorer, mask = Scorer(topology), to_mask(free)
-    allowed = [
-        taken
-        for taken in _choices(scorer, mask, sorted(free), requests)
-        if not any(violations(scorer, mask, requests, constraints, taken))
-    ]
 
     def key(taken: tuple[int, ...]) -> tuple[object, ...]:
         metrics = tuple(scorer.joint(mask, requests, taken).values())
         return (metrics, *(scorer.tie_key(each) for each in taken))
 
-    return min(allowed, key=key, default=None)
+    return min(_least_own_sums(scorer, mask, requests, constraints), key=key, default=None)
 
 
-def _choices(
-    scorer: Scorer, free: int, cpus: list[int], requests: Sequence[Request]
+def can_be_allowed(
+    topology: Topology, free: frozenset[int], requests: Sequence[Request], constraints: Sequence[Constraint] = ()
+) -> bool:
+    """Whether any choice of CPUs meets all rules."""
+    scorer, mask = Scorer(topology), to_mask(free)
+    pools = [_allowed(scorer, mask, request) for request in requests]
+    return any(True for _ in _together(scorer, mask, requests, constraints, pools))
+
+
+def _least_own_sums(
+    scorer: Scorer, free: int, requests: Sequence[Request], constraints: Sequence[Constraint]
+) -> list[tuple[int, ...]]:
+    """The allowed choices that are best by the slots that add up; computed once per request and CPU set."""
+    pools = [_allowed(scorer, free, request) for request in requests]
+    columns = [slot for slot, _ in joint_slots(requests) if slot < OWN_SLOTS]
+    own = [
+        {taken: _own(scorer.metrics(free, request, taken), request, columns) for taken in pool}
+        for request, pool in zip(requests, pools, strict=True)
+    ]
+    best: list[tuple[int, ...]] = []
+    least: tuple[int, ...] | None = None
+    for taken in _together(scorer, free, requests, constraints, pools):
+        sums = tuple(map(sum, zip(*(known[mask] for known, mask in zip(own, taken, strict=True)), strict=True)))
+        if least is None or sums < least:
+            best, least = [], sums
+        if sums == least:
+            best.append(taken)
+    return best
+
+
+def _own(metrics: Metrics, request: Request, columns: Sequence[int]) -> tuple[int, ...]:
+    names = slots(request)
+    return tuple(metrics.get(names[slot] or "", 0) for slot in columns)
+
+
+def _allowed(scorer: Scorer, free: int, request: Request) -> list[int]:
+    """Every CPU set that keeps the request's own rules."""
+    cpus = [cpu for cpu in range(free.bit_length()) if free >> cpu & 1]
+    masks = map(to_mask, combinations(cpus, request.cpus))
+    return [mask for mask in masks if not any(violations(scorer, free, [request], (), [mask]))]
+
+
+def _together(
+    scorer: Scorer,
+    free: int,
+    requests: Sequence[Request],
+    constraints: Sequence[Constraint],
+    pools: Sequence[Sequence[int]],
 ) -> Iterator[tuple[int, ...]]:
-    if not requests:
+    """The choices that share no CPU and keep the rules between requests."""
+    for taken in _disjoint(pools, 0):
+        if not constraints or not any(violations(scorer, free, requests, constraints, taken)):
+            yield taken
+
+
+def _disjoint(pools: Sequence[Sequence[int]], others: int) -> Iterator[tuple[int, ...]]:
+    if not pools:
         yield ()
         return
-    for chosen in combinations(cpus, requests[0].cpus):
-        mask = to_mask(chosen)
-        if any(violations(scorer, free, requests[:1], (), [mask])):
-            continue
-        rest = [cpu for cpu in cpus if not mask >> cpu & 1]
-        for others in _choices(scorer, free, rest, requests[1:]):
-            yield (mask, *others)
+    for mask in pools[0]:
+        if not mask & others:
+            yield from ((mask, *rest) for rest in _disjoint(pools[1:], others | mask))
