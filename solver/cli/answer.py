@@ -61,8 +61,10 @@ class Answer:
 
         if table and placed:
             yield from report.answer(self.result)
-        if placed and (explain or (table and self.comparison is None)):
-            yield from report.metrics(self.result, self.claim.requests, explain=explain)
+        if placed and table and self.comparison is None and not (explain and len(self.claim.requests) == 1):
+            yield from report.metrics(self.result, self.claim.requests)
+        if placed and explain:
+            yield from report.meanings(self.result)
         if self.comparison is not None and form != "json":
             yield from report.comparison(self.comparison)
         if explain and self.result.infeasible is not None:

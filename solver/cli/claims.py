@@ -12,6 +12,9 @@ from solver.cli.machine import cpu_list
 from topologies.readers.text import parse_json, read_file, read_stream
 
 STDIN = "-"
+MAX_CHARACTERS = 2**20
+"""More than the largest claim takes on any machine there is."""
+
 _FOR_ONE = ("cpus", "name")
 _NO_REQUEST = "no request: say how many CPUs with --cpus N, or give --claims FILE, or requests in the document"
 
@@ -23,7 +26,7 @@ def read_claim(source: str) -> Claim:
     """
     file = "<stdin>" if source == STDIN else source
     try:
-        document = _parse(read_stream(sys.stdin) if source == STDIN else read_file(Path(source)))
+        document = _parse(read_stream(sys.stdin) if source == STDIN else read_file(Path(source)), file)
         if isinstance(document, list):
             document = {"requests": document}
         if not isinstance(document, dict) or "requests" not in document:
@@ -37,18 +40,20 @@ def read_claim(source: str) -> Claim:
         raise error.within(file) from None
 
 
-def _parse(text: str) -> Any:  # noqa: ANN401 - a document is anything
+def _parse(text: str, file: str) -> Any:  # noqa: ANN401 - a document is anything
+    """JSON by its name or its looks, else YAML. What looks like JSON and is none may be YAML in braces."""
     from solver.cli.yaml_text import parse_yaml
 
+    if len(text) > MAX_CHARACTERS:
+        raise BadInputError(f"{len(text)} characters are more than a claim can have; {MAX_CHARACTERS} are read")
+    if file.endswith(".json"):
+        return parse_json(text)
     if text.lstrip()[0] not in "{[":
         return parse_yaml(text)
     try:
         return parse_json(text)
-    except BadInputError as as_json:
-        try:
-            return parse_yaml(text)
-        except BadInputError:
-            raise as_json from None
+    except BadInputError:
+        return parse_yaml(text)
 
 
 def wanted(
@@ -67,8 +72,8 @@ def wanted(
         raise BadInputError(_NO_REQUEST)
     for option in _FOR_ONE:
         if option in given and len(requests) > 1:
-            names = ", ".join(str(request["name"]) for request in requests)
-            raise BadInputError(f"there are {len(requests)} requests ({names}); say it there", place=f"--{option}")
+            reason = f"is for one request, and there are {len(requests)}; set it where they are written"
+            raise BadInputError(reason, place=f"--{option}")
     rules = tuple(constraints) or (topology if claim is None else claim).constraints
     try:
         return Claim(requests=tuple(_request(request, given) for request in requests), constraints=rules)

@@ -63,6 +63,6 @@ def _is_path(text: str) -> bool:
 
 def _changed(topology: Topology, changes: Mapping[str, object]) -> Topology:
     try:
-        return Topology.model_validate(dict(topology) | changes)
+        return Topology.model_validate({**dict(topology), **changes})
     except ValidationError as error:
         raise BadInputError.from_pydantic(error) from error

@@ -86,8 +86,22 @@ ENGINE = (
         metavar="SECONDS",
         help="When to stop; 0 gives the greedy answer.",
     ),
-    click.Option(["--workers"], type=click.IntRange(1, MOST_WORKERS), default=1, show_default=True, metavar="N"),
-    click.Option(["--seed"], type=click.IntRange(0, MOST_SEED), default=0, show_default=True, metavar="N"),
+    click.Option(
+        ["--workers"],
+        type=click.IntRange(1, MOST_WORKERS),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Threads of the exact engine.",
+    ),
+    click.Option(
+        ["--seed"],
+        type=click.IntRange(0, MOST_SEED),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Start of its random numbers; changes no optimal answer.",
+    ),
 )
 OUTPUT = (
     click.Option(

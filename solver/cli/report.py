@@ -43,30 +43,38 @@ def answer(result: Result) -> Iterator[RenderableType]:
     yield table
 
 
-def metrics(result: Result, requests: Sequence[Request], *, explain: bool) -> Iterator[RenderableType]:
-    """The metrics in their order: of each request, of all, what is proven, and what they mean if asked for."""
-    several, proven = len(requests) > 1, result.status == "optimal"
+def metrics(result: Result, requests: Sequence[Request]) -> Iterator[RenderableType]:
+    """The metrics in their order: of each request, of all, and what is proven."""
+    several, bounded = len(requests) > 1, _bounded(result)
     names = [f">{plain(request.name)}" for request in requests] + [">all"] if several else [">value"]
-    table = _table("metric", *names, *([] if proven else [">least possible"]), *(["meaning"] if explain else []))
-    rows = Comparison(result, result).rows()
-    for (slot, name), row in zip(joint_slots(requests), rows, strict=True):
-        singly = [
-            _own(name, slots(request)[slot], each.metrics)
-            for request, each in zip(requests, result.allocations, strict=True)
-        ]
-        cells = [*(singly if several else []), str(row.best)]
-        table.add_row(name, *cells, *([] if proven else [_bound(row)]), *([_meaning(name)] if explain else []))
+    table = _table("metric", *names, *([">least possible"] if bounded else []))
+    pairs = list(zip(requests, result.allocations, strict=True))
+    for (slot, name), row in zip(joint_slots(requests), Comparison(result, result).rows(), strict=True):
+        singly = [_own(name, slots(request)[slot], given.metrics) for request, given in pairs]
+        table.add_row(name, *(singly if several else []), str(row.best), *([_bound(row)] if bounded else []))
     yield Text()
     yield table
+
+
+def meanings(result: Result) -> Iterator[RenderableType]:
+    """What each metric counts, and its value for all requests together."""
+    bounded = _bounded(result)
+    table = _table("metric", ">value", *([">least possible"] if bounded else []), "meaning")
+    for row in Comparison(result, result).rows():
+        meaning = "; and ".join(MEANING[part] for part in row.metric.split("+"))
+        table.add_row(row.metric, str(row.best), *([_bound(row)] if bounded else []), meaning)
+    yield Text()
+    yield table
+
+
+def _bounded(result: Result) -> bool:
+    """Whether something short of optimality is proven."""
+    return result.status != "optimal" and any(bound is not None for bound in result.bounds.values())
 
 
 def _own(name: str, own: str | None, values: Mapping[str, int]) -> str:
     """The request's own metric in this slot, unless the row is about another."""
     return str(values[own]) if own in name.split("+") else "-"
-
-
-def _meaning(name: str) -> str:
-    return "; and ".join(MEANING[part] for part in name.split("+"))
 
 
 def _bound(row: Row) -> str:

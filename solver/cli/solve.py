@@ -21,9 +21,10 @@ class Solve(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, section by section."""
-        for title, options in SECTIONS.items():
+        help_option = self.get_help_option(ctx)
+        for title, options in {**SECTIONS, "Help": (help_option,)}.items():
             with formatter.section(title):
-                formatter.write_dl([record for each in options if (record := each.get_help_record(ctx))])
+                formatter.write_dl([record for each in options if each and (record := each.get_help_record(ctx))])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
