@@ -96,4 +96,4 @@ def test_the_sample_has_every_machine_and_option():
     assert {case["topology"] for case in chosen} == {name for name, _ in cases()}
     every = {options(case) for found in cases().values() for case in found}
     assert {options(case) for case in chosen} == every - {None}
-    assert len(every) > 8
+    assert len(every - {None}) >= 7
