@@ -23,6 +23,15 @@ def can_be_placed(demand: Demand) -> bool:
     return bool(placeable(demand) >> demand.cpus & 1)
 
 
+def counted_out(demands: Sequence[Demand]) -> bool:
+    """Proof by counting that the requests cannot all be placed: one of them, or their sum, is too large."""
+    pool = 0
+    for demand in demands:
+        pool |= demand.allowed
+    too_many = sum(demand.cpus for demand in demands) > pool.bit_count()
+    return too_many or not all(map(can_be_placed, demands))
+
+
 def _universes(demand: Demand) -> Iterator[Sequence[CorePart]]:
     """The cores, once for each socket or L3 that the whole request would have to come from."""
     sockets = _by(demand.parts, "socket") if demand.spans.one_socket else [list(demand.parts)]

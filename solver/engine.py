@@ -22,7 +22,7 @@ from models import (
     to_mask,
 )
 from models.allocation import Engine
-from solver.counting import can_be_placed
+from solver.counting import counted_out
 from solver.explain import explain
 from solver.greedy.allocate import allocate
 from solver.problem import Prepared, Problem, pose
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from solver.cpsat.outcome import Outcome
 
 EngineChoice = Literal["auto", "cpsat", "greedy"]
+
+SECOND_LOOK = 0.05
+"""Seconds beyond the time limit that the explanation of a clash between requests may take."""
 
 SHORTEST_SEARCH = 0.002
 """Seconds below which CP-SAT is not started: it could not finish, and the greedy answer is there already."""
@@ -119,7 +122,7 @@ class _Run:
 
     def result(self) -> Result:
         greedy = None if self.engine == "cpsat" else self._answer("greedy", allocate(self.problem))
-        if greedy is None and self.engine != "cpsat" and not all(map(can_be_placed, self.problem.demands)):
+        if greedy is None and self.engine != "cpsat" and counted_out(self.problem.demands):
             return self._infeasible("greedy")
         outcome = self._exact(greedy)
         if outcome is None:
@@ -202,11 +205,27 @@ class _Run:
         return tuple(text.format(answer.metrics[name]) for name, text in said.items() if answer.metrics.get(name))
 
     def _infeasible(self, engine: Engine) -> Result:
-        return Result(status="infeasible", engine=engine, infeasible=explain(self.problem, _feasible))
+        if engine == "cpsat" and self._can_be_met(self.problem.requests, self.problem.constraints):
+            raise DefectError("CP-SAT called a problem infeasible that greedy, counting or a second look does not")
+        return Result(status="infeasible", engine=engine, infeasible=explain(self.problem, self._can_be_met))
 
+    def _can_be_met(self, requests: Sequence[Request], constraints: Sequence[Constraint]) -> bool | None:
+        """Whether these wishes have an allocation: by counting, by example, by CP-SAT without an objective."""
+        deadline = self.start + self.time_limit + SECOND_LOOK
+        if len(requests) > 1 and time.perf_counter() > deadline:
+            return None
+        problem = pose(self.problem.prepared, self.problem.free, requests, constraints)
+        if counted_out(problem.demands):
+            return False
+        if len(requests) == 1 or allocate(problem) is not None:
+            return True
+        if self.engine == "greedy":
+            return None
+        from solver.cpsat.exact import is_feasible
+        from solver.cpsat.search import Limits
 
-def _feasible(problem: Problem) -> bool:
-    return all(map(can_be_placed, problem.demands))
+        # Infeasible has been reported wrongly by the solver, so this look takes another path through it.
+        return is_feasible(problem, Limits(deadline, presolve=False, linearization=1))
 
 
 def _mems(topology: Topology, mask: int) -> frozenset[int]:

@@ -1,6 +1,6 @@
 """Why nothing can be placed: the clashing rules with their numbers, minimal, and what would be placed instead."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -8,8 +8,8 @@ from models import Constraint, Infeasible, Nearest, Preference, Request, Rule, f
 from solver.counting import placeable
 from solver.problem import Problem, pose
 
-Oracle = Callable[[Problem], bool]
-"""Whether a problem has an allocation; must be right when it says no."""
+Oracle = Callable[[Sequence[Request], Sequence[Constraint]], bool | None]
+"""Whether requests and constraints have an allocation; ``None`` when that was not found out in time."""
 
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 OPTIONS = ("within", "numa_ids", "core_type", "numa_max", "full_cores")
@@ -35,17 +35,14 @@ def explain(problem: Problem, feasible: Oracle) -> Infeasible:
 def _minimal_clash(problem: Problem, feasible: Oracle) -> list[Wish]:
     """Wishes that cannot be met together, though without any one of them the others can.
 
-    Whole requests are left out first, then single options. A size alone clashes with the machine only if no
-    option of its request does.
+    Options are left out first, then whole requests. A size is named beside options of its request only where
+    several requests clash.
     """
     kept = list(_wishes(problem))
-    for wish in [wish for wish in kept if wish.option == "cpus"]:
-        rest = [other for other in kept if other.request != wish.request]
-        if not feasible(_with_only(problem, rest)):
-            kept = rest
-    for wish in [wish for wish in kept if wish.option != "cpus"]:
-        rest = [other for other in kept if other is not wish]
-        if not feasible(_with_only(problem, rest)):
+    for wish in sorted(kept, key=lambda wish: wish.option == "cpus"):
+        same = wish.request if wish.option == "cpus" else None
+        rest = [other for other in kept if other is not wish and (same is None or other.request != same)]
+        if feasible(*_with_only(problem, rest)) is False:
             kept = rest
     options = [wish for wish in kept if wish.option != "cpus"]
     return options if len({wish.request for wish in kept} - {None}) == 1 and options else kept
@@ -66,7 +63,7 @@ def _options_of(request: Request) -> list[str]:
     return given + [f"strict {preference}" for preference in PREFERENCES if request.is_strict(preference)]
 
 
-def _with_only(problem: Problem, wishes: Iterable[Wish]) -> Problem:
+def _with_only(problem: Problem, wishes: Iterable[Wish]) -> tuple[list[Request], list[Constraint]]:
     wishes = list(wishes)
     requests = [
         _without(request, set(_options_of(request)) - {wish.option for wish in wishes if wish.request == request})
@@ -79,7 +76,7 @@ def _with_only(problem: Problem, wishes: Iterable[Wish]) -> Problem:
         for wish in wishes
         if wish.constraint is not None and (narrowed := _among(wish.constraint, names)) is not None
     ]
-    return pose(problem.prepared, problem.free, requests, constraints)
+    return requests, constraints
 
 
 def _among(constraint: Constraint, names: set[str]) -> Constraint | None:
@@ -113,7 +110,8 @@ def _rule(problem: Problem, wish: Wish) -> Rule:
     sizes = placeable(pose(problem.prepared, problem.free, [alone]).demands[0])
     most = max(sizes.bit_length() - 1, 0)
     where = _where(request, wish.option)
-    text = f"{request.cpus} CPUs{where} asked, {most} CPUs{where} free"
+    name = f"{request.name}: " if len(problem.requests) > 1 else ""
+    text = f"{name}{request.cpus} CPUs{where} asked, {most} CPUs{where} free"
     if request.cpus <= most:
         near = [size for size in (_below(sizes, request.cpus), _above(sizes, request.cpus)) if size]
         possible = "" if sizes >> request.cpus & 1 else f", possible are {' and '.join(map(str, near))}"
@@ -156,11 +154,11 @@ def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -
         for request in concerned:
             for size in pick(problem, request):
                 changed = request.model_copy(update={"cpus": size})
-                if feasible(_replaced(problem, request, changed)):
+                if feasible(_replaced(problem, request, changed), problem.constraints):
                     return Nearest(request=request.name, option="cpus", asked=str(request.cpus), instead=str(size))
     for request in concerned:
         for option in _options_of(request):
-            if feasible(_replaced(problem, request, _without(request, [option]))):
+            if feasible(_replaced(problem, request, _without(request, [option])), problem.constraints):
                 return Nearest(request=request.name, option=option, asked="set", instead="left out")
     return None
 
@@ -194,6 +192,5 @@ def _above(sizes: int, size: int) -> int:
     return (rest & -rest).bit_length() - 1 if rest else 0
 
 
-def _replaced(problem: Problem, request: Request, changed: Request) -> Problem:
-    requests = [changed if each == request else each for each in problem.requests]
-    return pose(problem.prepared, problem.free, requests, problem.constraints)
+def _replaced(problem: Problem, request: Request, changed: Request) -> list[Request]:
+    return [changed if each == request else each for each in problem.requests]

@@ -4,17 +4,18 @@ Whatever can really be placed satisfies this model, so its optima bound the real
 request by request, usually are an allocation with just these values.
 """
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from solver.cpsat.blocks import Block, blocks_of
+from solver.cpsat.expressions import dot
 from solver.cpsat.minplus import possible
 from solver.cpsat.pin import place_block
 from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
-from solver.cpsat.spans import SpanModel
+from solver.cpsat.spans import SpanModel, interchangeable
 from solver.cpsat.tables import Costs
 from solver.problem import Problem, pose
 from solver.score import joint_slots, slots
@@ -23,14 +24,36 @@ COARSE_SLOTS = 7
 """Slots that are decided by how many CPUs come from which NUMA node."""
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What one block offers one request: ``sizes`` that it may take, and the variable for what it takes."""
+
+    request: int
+    block: Block
+    sizes: tuple[int, ...]
+    take: cp_model.IntVar
+    whole_cores: bool
+
+    @property
+    def near(self) -> int:
+        """How many of the CPUs are near."""
+        return sum(part.near.bit_count() for part in self.block.parts)
+
+    @property
+    def look(self) -> tuple[object, ...]:
+        """All that tells it from an offer of another NUMA node."""
+        return (self.request, self.block.place[1:], self.block.mask.bit_count(), self.near, self.sizes)
+
+
 class CoarseModel:
     """The model of several requests on blocks of NUMA nodes; ``metrics`` has the first slots of the order."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.model = problem, cp_model.CpModel()
+        self.offers: list[Offer] = []
         self.requests = [self._spans(i) for i in range(len(problem.demands))]
         self.add_constraints()
-        own = [self._metrics(spans) for spans in self.requests]
+        own = [self._metrics(i) for i in range(len(problem.demands))]
         self.metrics: dict[str, Expr] = {
             name: sum(
                 metrics[metric]
@@ -45,45 +68,65 @@ class CoarseModel:
         demand = self.problem.demands[position]
         costs = Costs(self.problem, demand)
         blocks = blocks_of(demand, by_l3=False)
-        takes = [possible(costs.block(block.parts)) for block in blocks]
-        return SpanModel(self.model, self.problem, demand, blocks, takes)
+        sizes = [tuple(possible(costs.block(block.parts))) for block in blocks]
+        spans = SpanModel(self.model, self.problem, demand, blocks, sizes)
+        self.offers += [
+            Offer(position, *each, demand.request.full_cores)
+            for each in zip(blocks, sizes, spans.takes, strict=True)
+        ]
+        return spans
 
     def add_constraints(self) -> None:
-        """Requests do not take more from a block than it has, nor more whole cores than are whole."""
-        everyone = [
-            (block, take, spans.demand.request.full_cores)
-            for spans in self.requests
-            for block, take in zip(spans.blocks, spans.takes, strict=True)
-        ]
-        by_place = sorted(everyone, key=lambda each: each[0].place)
-        for _, users in groupby(by_place, key=lambda each: each[0].place):
-            self._share(list(users))
+        """The rules of requests, those between them, and no more taken from a block than it has."""
         for spans in self.requests:
             spans.add_constraints()
+        for place in {offer.block.place for offer in self.offers}:
+            offers = [offer for offer in self.offers if offer.block.place == place]
+            self._share(offers)
+            self._share([offer for offer in offers if offer.whole_cores])
+        self._order_twins()
         levels = [rule for rule in self.problem.constraints if rule.level != "l3"]
         add_rules_between(self.model, self.problem, self.requests, levels)
 
-    def _share(self, users: Sequence[tuple[Block, cp_model.IntVar, bool]]) -> None:
-        for some in (users, [user for user in users if user[2]]):
-            cpus = 0
-            for block, _, _ in some:
-                cpus |= block.mask
-            if len(some) > 1:
-                self.model.add(sum(take for _, take, _ in some) <= cpus.bit_count())
+    def _share(self, offers: Sequence[Offer]) -> None:
+        if len(offers) > 1:
+            self.model.add(sum(offer.take for offer in offers) <= _cpus(offers))
 
-    def _metrics(self, spans: SpanModel) -> dict[str, Expr]:
-        metrics = spans.metrics()
-        if spans.demand.request.near is not None:
-            metrics["outside_near"] = sum(
-                self._far(take, block) for block, take in zip(spans.blocks, spans.takes, strict=True)
-            )
-        return metrics
+    def _order_twins(self) -> None:
+        """Of NUMA nodes that no request can tell apart, the earlier ones serve the larger requests.
 
-    def _far(self, take: cp_model.IntVar, block: Block) -> cp_model.IntVar:
-        near = sum(part.near.bit_count() for part in block.parts)
-        far = self.model.new_int_var(0, block.mask.bit_count(), "far")
-        self.model.add(far >= take - near)
+        Any allocation can be rearranged so; the solver need not try the others.
+        """
+        nodes = range(len(self.problem.machine.numa_nodes))
+        for group in interchangeable(self.problem.machine, nodes):
+            latest: dict[tuple[object, ...], int] = {}
+            for node in group:
+                offers = [offer for offer in self.offers if offer.block.numa == node]
+                whole = [offer for offer in offers if offer.whole_cores]
+                look = (*(offer.look for offer in offers), _cpus(offers), _cpus(whole))
+                if look in latest:
+                    self.model.add(self._users(latest[look]) >= self._users(node))
+                latest[look] = node
+
+    def _users(self, node: int) -> Expr:
+        """Which requests use the NUMA node, as a number in which larger requests count more."""
+        by_size = sorted(self.requests, key=lambda spans: -spans.demand.cpus)[:40]
+        users = {2**i: spans.numa_nodes.get(node) for i, spans in enumerate(reversed(by_size))}
+        known = {weight: literal for weight, literal in users.items() if literal is not None}
+        return dot(known.keys(), known.values())
+
+    def _metrics(self, position: int) -> dict[str, Expr]:
+        far = sum(self._far(offer) for offer in self.offers if offer.request == position)
+        return self.requests[position].metrics() | {"outside_near": far}
+
+    def _far(self, offer: Offer) -> cp_model.IntVar:
+        far = self.model.new_int_var(0, max(offer.sizes), "far")
+        self.model.add(far >= offer.take - offer.near)
         return far
+
+    def hint(self, taken: Sequence[int]) -> dict[cp_model.IntVar, int]:
+        """Values of the takes in an allocation."""
+        return {offer.take: (offer.block.mask & taken[offer.request]).bit_count() for offer in self.offers}
 
     def realize(self, search: Search) -> tuple[int, ...] | None:
         """The latest solution as an allocation: whole cores first, then request by request; ``None`` if stuck."""
@@ -112,3 +155,11 @@ class CoarseModel:
                 return None
             taken |= place_block(costs, block.parts, take)
         return taken
+
+
+def _cpus(offers: Iterable[Offer]) -> int:
+    """How many different CPUs are offered."""
+    mask = 0
+    for offer in offers:
+        mask |= offer.block.mask
+    return mask.bit_count()

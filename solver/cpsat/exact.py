@@ -1,6 +1,7 @@
 """The exact engine's front: one request by tables, several by a coarse model and then the full one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from models import Metrics
 from solver.cpsat.coarse import CoarseModel
@@ -10,6 +11,8 @@ from solver.cpsat.search import Limits, Objective, Search
 from solver.cpsat.single import solve_single
 from solver.problem import Problem
 from solver.verify import violations
+
+ANYTHING = Objective("nothing", 0)
 
 
 def solve_exact(problem: Problem, limits: Limits, hint: Sequence[int] | None = None) -> Outcome:
@@ -23,8 +26,11 @@ def solve_exact(problem: Problem, limits: Limits, hint: Sequence[int] | None = N
 
 def solve_joint(problem: Problem, limits: Limits, hint: tuple[int, ...] | None = None) -> Outcome:
     """The best allocations of several requests, by all metrics and the tie rule."""
+    limits = replace(limits, presolve=True, linearization=1)
     coarse = CoarseModel(problem)
     first = Search(coarse.model, limits)
+    if hint is not None:
+        first.extend_hint(coarse.hint(hint))
     first.minimize([Objective(name, expr) for name, expr in coarse.metrics.items()])
     if first.infeasible:
         return Outcome(None, proven=True)
@@ -32,6 +38,22 @@ def solve_joint(problem: Problem, limits: Limits, hint: tuple[int, ...] | None =
     if limits.left <= 0:
         return Outcome(start, False, first.bounds)
     return _finish(problem, limits, start, first)
+
+
+def is_feasible(problem: Problem, limits: Limits) -> bool | None:
+    """Whether the problem has any allocation, by models without an objective; ``None`` if time ran out."""
+    if not all(demand.parts for demand in problem.demands):
+        return False
+    coarse = CoarseModel(problem)
+    first = Search(coarse.model, limits)
+    first.minimize([ANYTHING])
+    if first.infeasible:
+        return False
+    if first.solved and _best(problem, [coarse.realize(first)]) is not None:
+        return True
+    search = Search(JointModel(problem).model, limits)
+    search.minimize([ANYTHING])
+    return search.solved or (False if search.infeasible else None)
 
 
 def _finish(problem: Problem, limits: Limits, start: tuple[int, ...] | None, coarse: Search) -> Outcome:

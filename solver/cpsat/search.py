@@ -12,11 +12,17 @@ Expr = cp_model.LinearExpr | int
 
 @dataclass(frozen=True)
 class Limits:
-    """How long (a deadline of ``time.perf_counter``), with how many workers and from which seed to search."""
+    """How long (a deadline of ``time.perf_counter``), with how many workers and from which seed to search.
+
+    ``presolve`` and ``linearization`` (0 to 2) are CP-SAT's: on models of one request presolve costs more than
+    it saves and the full linear relaxation pays; on models of several it is the other way round.
+    """
 
     deadline: float
     workers: int = 1
     seed: int = 0
+    presolve: bool = False
+    linearization: int = 2
 
     @property
     def left(self) -> float:
@@ -96,9 +102,8 @@ class Search:
         solver.parameters.num_workers = self.limits.workers
         solver.parameters.random_seed = self.limits.seed
         solver.parameters.max_time_in_seconds = self.limits.left
-        # Presolve costs more than it saves on models of this size; the full linear relaxation pays.
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.linearization_level = 2
+        solver.parameters.cp_model_presolve = self.limits.presolve
+        solver.parameters.linearization_level = self.limits.linearization
         status = solver.solve(self.model)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             self._best = solver

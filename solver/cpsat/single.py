@@ -82,7 +82,7 @@ class SingleModel:
         self.metrics |= self._leftovers()
 
     def _order_twins(self) -> None:
-        """Of blocks that differ in nothing but their place, earlier ones give no less: so the tie rule wants it."""
+        """Of blocks that differ only in their place, earlier ones give no less, as the tie rule wants it."""
         if self._a_node_has_several_blocks:
             return
         by_node = {block.numa: i for i, block in enumerate(self.blocks)}
