@@ -19,10 +19,12 @@ HOST = "host"
 STDIN = "-"
 
 _LSCPU_ONLY = frozenset({"node", "online", "drawer", "book", "maxmhz", "minmhz", "mhz", "address", "polarization"})
+_HEAD = 4096
+"""How much of a text shows what it is."""
 _TEXT_FORMATS: tuple[tuple[re.Pattern[str], Callable[..., Topology]], ...] = (
     (re.compile(r"\A\s*<"), read_hwloc),
-    (re.compile(r"^\s*(?:On-line )?CPU\(s\)(?: list)?:", re.MULTILINE), read_lscpu_summary),
-    (re.compile(r"\A(?:#[^\n]*\n)*(?:#? ?CPU[ ,\n]|[\d,]+\n)", re.IGNORECASE), read_lscpu_table),
+    (re.compile(r"^[ \t]*(?:On-line )?CPU\(s\)(?: list)?:", re.MULTILINE), read_lscpu_summary),
+    (re.compile(r"^#? ?CPU[ ,\n]|\A[\d,]+\n", re.IGNORECASE | re.MULTILINE), read_lscpu_table),
 )
 
 
@@ -85,7 +87,7 @@ def read_text(text: str, *, name: str = "") -> Topology:
     if text.lstrip()[:1] in ("{", "["):
         return _read_json(text, name)
     for pattern, read in _TEXT_FORMATS:
-        if pattern.search(text):
+        if pattern.search(text[:_HEAD]):
             return read(text, name=name)
     raise BadInputError("is neither a topology document (JSON), nor hwloc XML, nor output of lscpu -p, -e or -J")
 

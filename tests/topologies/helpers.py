@@ -56,3 +56,8 @@ def core_types(topology: Topology) -> dict[str, str]:
     """The CPUs of each core type."""
     types = {cpu.core_type for cpu in topology.cpus}
     return {kind: format_cpuset(c.cpu for c in topology.cpus if c.core_type == kind) for kind in sorted(types)}
+
+
+def short(value: object) -> str:
+    """A name for a test's parameter, which may be megabytes of text."""
+    return repr(value)[:40]

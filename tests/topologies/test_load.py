@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import BadInputError
-from tests.topologies.helpers import domains, sysfs_cpu, write_tree
+from tests.topologies.helpers import domains, short, sysfs_cpu, write_tree
 from tests.topologies.test_readers_hwloc import NODES, TWO_SOCKETS, document
 from tests.topologies.test_readers_lscpu import PARSABLE, SUMMARY, flat, plain
 from topologies import catalog
@@ -79,7 +79,7 @@ def test_a_path_of_a_reserved_word_is_written_with_a_dot(tmp_path: Path, monkeyp
     assert domains(load("./host"), "core") == PAIRS
 
 
-@pytest.mark.parametrize("source", ["", "no-such-thing", "a/b/c.json", "x" * 10_000, "with\0nul"])
+@pytest.mark.parametrize("source", ["", "no-such-thing", "a/b/c.json", "x" * 10_000, "with\0nul"], ids=short)
 def test_an_unknown_source_says_what_was_tried_and_the_way_out(source: str):
     with pytest.raises(BadInputError) as error:
         load(source)

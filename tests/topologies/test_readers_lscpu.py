@@ -5,7 +5,7 @@ import json
 import pytest
 
 from models import BadInputError, Topology
-from tests.topologies.helpers import domains, numa
+from tests.topologies.helpers import domains, numa, short
 from topologies.load import read_text
 from topologies.readers.lscpu import read_lscpu_table
 
@@ -112,12 +112,15 @@ def test_the_invalid_json_of_an_offline_cpu_is_repaired():
         ("# CPU,Socket\n0,0\n", "line 2: has no CORE number; use lscpu -p=CPU,CORE,SOCKET,NODE,CACHE"),
         ("# CPU,Core,Socket,Node\n", "names no online CPU; use lscpu -p=CPU,CORE,SOCKET,NODE,CACHE"),
         ("# CPU\n0\n1\n", "names no online CPU; use lscpu -p=CPU,CORE,SOCKET,NODE,CACHE"),
+        ("# CPU,Core\n" + "0,0\n" * 70_000, "has more than 65536 rows"),
+        ("# CPU,Core\n" + "," * 17 * 2**20, "is text of more than 16 MB"),
         ("0,0,0,0\n", "line 1: has no header line such as '# CPU,Core,Socket,Node'"),
         (listed(ROW | {"core": "x"}), "cpus.0: CORE 'x' is not a whole number"),
         (listed(ROW)[:-20], "line 9, column"),
         ('{"cpus": [{"cpu": "0", "socket": "0"}]}', "cpus.0: has no CORE number"),
         ('{"cpus": [{"cpu": "0", "core": "0"}, 7]}', "cpus.1: is not an object"),
     ],
+    ids=short,
 )
 def test_broken_output_is_one_clear_error(text: str, message: str):
     with pytest.raises(BadInputError) as error:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from models import BadInputError
+from tests.topologies.helpers import short
 from topologies.load import read_text
 
 DOCUMENT = {
@@ -51,10 +52,14 @@ CPU0 = {"cpu": 0, "core": 0}
         ('{"cpus": ' + "9" * 5000 + "}", "JSON has a number that is too long"),
         ("[" * 100_000, "JSON is nested too deeply"),
         ('{"a":' * 100_000, "JSON is nested too deeply"),
+        ('{"cpus": [' + "[]," * 70_000 + "[]]}", "cpus: has 70001 entries, more than 65536"),
         ("[]", "is JSON, but neither a topology document"),
         ('{"a": 1}', "is JSON, but neither a topology document"),
-        ('{"cpus": ["' + "x" * 17 * 2**20 + '"]}', "JSON of 17825806 characters is larger than 16 MB"),
+        ('{"cpus": ["' + "x" * 17 * 2**20 + '"]}', "is text of more than 16 MB, which no machine needs"),
+        ('{"cpus": [' + "[]," * 1_000_001 + "[]]}", "JSON holds more than 1000000 values"),
+        ("{" + ",".join(f'"{i}":0' for i in range(70_000)) + "}", "an object in the JSON has more than 65536"),
     ],
+    ids=short,
 )  # fmt: skip
 def test_a_broken_document_is_one_clear_error(text: str, message: str):
     with pytest.raises(BadInputError) as error:

@@ -1,6 +1,5 @@
 """hwloc XML as a tree of objects, read within bounds. What the objects mean is in ``hwloc``."""
 
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from xml.etree.ElementTree import Element, ParseError
 from xml.parsers.expat import ErrorString
 
 from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import iterparse
+from defusedxml.ElementTree import DefusedXMLParser
 
 from models import BadInputError
 from models.cpuset import MAX_CPU
@@ -19,7 +18,7 @@ MAX_ELEMENTS = 1_000_000
 
 _ALL = (1 << MAX_CPU + 1) - 1
 _BITMAP = re.compile(r"(0xf\.\.\.f(?:,|$))?((?:(?:0x[0-9a-fA-F]{1,8})?(?:,|$))*)", re.ASCII)
-_OTHER_ELEMENTS = ("distances", "distances2", "cpukind")
+_EXTRAS = ("distances", "distances2", "cpukind")
 
 
 @dataclass(eq=False)
@@ -62,68 +61,83 @@ class HwlocObject:
         return f"{self.type} {self.attributes.get('os_index', '')}".strip()
 
 
-@dataclass
 class HwlocDocument:
-    """The root object, and the elements that stand beside or inside the objects, with those they stand in."""
+    """The objects of a document, and the elements beside or inside them with the object they stand in.
 
-    root: HwlocObject
-    extras: list[tuple[HwlocObject | None, Element]] = field(default_factory=list)
+    The parser calls it back for each element, so that bounds hold before anything grows.
+    """
+
+    def __init__(self) -> None:
+        self.roots: list[HwlocObject] = []
+        self.extras: list[tuple[HwlocObject | None, Element]] = []
+        self._objects: list[HwlocObject] = []
+        self._open_extras: list[Element] = []
+        self._depth = self._count = 0
+
+    @property
+    def root(self) -> HwlocObject:
+        """The outermost object."""
+        if not self.roots:
+            raise BadInputError("is hwloc XML without any object")
+        return self.roots[0]
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """The parser met a start tag."""
+        self._depth, self._count = self._depth + 1, self._count + 1
+        self._check_bounds(tag)
+        parent = self._objects[-1] if self._objects else None
+        if tag == "object":
+            found = HwlocObject(attributes.get("type", ""), attributes, parent)
+            (parent.children if parent else self.roots).append(found)
+            self._objects.append(found)
+        elif self._open_extras or tag in _EXTRAS:
+            element = Element(tag, attributes)
+            if self._open_extras:
+                self._open_extras[-1].append(element)
+            else:
+                self.extras.append((parent, element))
+            self._open_extras.append(element)
+
+    def data(self, text: str) -> None:
+        """The parser met text."""
+        if self._open_extras:
+            self._open_extras[-1].text = (self._open_extras[-1].text or "") + text
+
+    def end(self, tag: str) -> None:
+        """The parser met an end tag."""
+        self._depth -= 1
+        if tag == "object":
+            self._objects.pop()
+        elif self._open_extras:
+            self._open_extras.pop()
+
+    def close(self) -> "HwlocDocument":
+        """The parser is done."""
+        return self
+
+    def _check_bounds(self, tag: str) -> None:
+        if self._count == 1 and tag != "topology":
+            raise BadInputError(f"is XML, but not of hwloc: its root is <{tag[:40]}>, not <topology>")
+        if self._depth > MAX_DEPTH:
+            raise BadInputError(f"XML is nested deeper than {MAX_DEPTH} elements")
+        if self._count > MAX_ELEMENTS:
+            raise BadInputError(f"XML has more than {MAX_ELEMENTS} elements")
 
 
 def parse_hwloc_xml(text: str) -> HwlocDocument:
     """Read the document. Raises ``BadInputError`` with the line, on entities, on depth and on other formats."""
+    document = HwlocDocument()
+    parser = DefusedXMLParser(target=document)
     try:
-        return _build(iterparse(io.BytesIO(text.encode("utf-8", "surrogatepass")), events=("start", "end")))
+        parser.feed(text)
+        parser.close()
     except ParseError as error:
         line, column = error.position
         reason = f"is not valid XML: {ErrorString(error.code)}"
         raise BadInputError(reason, place=f"line {line}, column {column}") from None
     except DefusedXmlException as error:
         raise BadInputError(f"XML that defines entities is refused ({type(error).__name__})") from None
-    except (LookupError, ValueError) as error:
-        raise BadInputError(f"is XML in an encoding that is not read: {error}") from None
-
-
-def _build(events: Iterator[tuple[str, Element]]) -> HwlocDocument:
-    root: HwlocObject | None = None
-    open_objects: list[HwlocObject] = []
-    extras: list[tuple[HwlocObject | None, Element]] = []
-    depth = count = 0
-    for event, element in events:
-        if event == "start":
-            depth, count = depth + 1, count + 1
-            _check_bounds(depth, count, element)
-            if element.tag == "object":
-                opened = _open(element, open_objects)
-                root = root or opened
-        else:
-            depth -= 1
-            if element.tag == "object":
-                open_objects.pop()
-                element.clear()
-            elif element.tag in _OTHER_ELEMENTS:
-                extras.append((open_objects[-1] if open_objects else None, element))
-    if root is None:
-        raise BadInputError("is hwloc XML without any object")
-    return HwlocDocument(root, extras)
-
-
-def _check_bounds(depth: int, count: int, element: Element) -> None:
-    if count == 1 and element.tag != "topology":
-        raise BadInputError(f"is XML, but not of hwloc: its root is <{element.tag[:40]}>, not <topology>")
-    if depth > MAX_DEPTH:
-        raise BadInputError(f"XML is nested deeper than {MAX_DEPTH} elements")
-    if count > MAX_ELEMENTS:
-        raise BadInputError(f"XML has more than {MAX_ELEMENTS} elements")
-
-
-def _open(element: Element, open_objects: list[HwlocObject]) -> HwlocObject:
-    parent = open_objects[-1] if open_objects else None
-    opened = HwlocObject(element.get("type", ""), dict(element.attrib), parent)
-    if parent is not None:
-        parent.children.append(opened)
-    open_objects.append(opened)
-    return opened
+    return document
 
 
 def parse_bitmap(text: str, place: str = "") -> int:

@@ -6,11 +6,13 @@ Columns are found by their names, since they vary with version, machine and opti
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from models import BadInputError, Topology
 from models.cpuset import MAX_CPU
 from topologies.readers.assemble import CPUFacts, Key, assemble
+from topologies.readers.text import check_length
 
 Row = Mapping[str, str]
 """Lower-case column name to value; columns without a value are left out."""
@@ -27,6 +29,7 @@ _BARE_DASH = re.compile(r"(?<=:)[ \t]*-[ \t]*(?=[,}\r\n])")
 
 def read_lscpu_table(text: str, *, name: str = "") -> Topology:
     """The machine of ``lscpu -p`` or ``lscpu -e`` text. Raises ``BadInputError`` with the line."""
+    check_length(text)
     return _read_rows(_table_rows(text.splitlines()), name)
 
 
@@ -85,7 +88,9 @@ def _row(names: list[str], values: list[str], place: str) -> Row:
 
 
 def _read_rows(rows: Iterable[tuple[str, Row]], name: str) -> Topology:
-    online = [(place, row) for place, row in rows if _is_online(row)]
+    online = [(place, row) for place, row in islice(rows, MAX_CPU + 2) if _is_online(row)]
+    if len(online) > MAX_CPU + 1:
+        raise BadInputError(f"has more than {MAX_CPU + 1} rows")
     if not online:
         raise BadInputError(f"names no online CPU; {_WAY_OUT}")
     facts = [_facts_of(row, place) for place, row in online]

@@ -13,6 +13,7 @@ from functools import cached_property
 from models import BadInputError, Topology
 from models.cpuset import parse_cpuset
 from topologies.readers.assemble import CPUFacts, assemble, innermost
+from topologies.readers.text import check_length
 
 Fields = Sequence[tuple[str, str]]
 """Name and value as printed, in order; names repeat where there are several CPU models."""
@@ -55,6 +56,7 @@ class Summary:
 
 def read_lscpu_summary(text: str, *, name: str = "") -> Topology:
     """The machine of plain ``lscpu`` text, if that determines it; ``BadInputError`` otherwise."""
+    check_length(text)
     pairs = (line.partition(":") for line in text.splitlines())
     return _read([(field.strip(), value.strip()) for field, _, value in pairs], name)
 

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from models import BadInputError
+from models.cpuset import MAX_CPU
 
 MAX_BYTES = 64 * 2**20
-MAX_JSON = 16 * 2**20
-"""A document of the largest machine has 8 MB; as Python objects JSON takes up to thirty times its size."""
+MAX_CHARACTERS = 16 * 2**20
+"""JSON and tables of the largest machine have 8 MB; only XML, whose bitmaps grow with the machine, has more."""
+MAX_VALUES = 1_000_000
+"""JSON values: 65,536 CPUs with all their domains have 600,000. As Python objects they take 100 bytes each."""
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -60,8 +63,9 @@ def decode(data: bytes) -> str:
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON is anything
     """The JSON value; ``BadInputError`` with line and column, or on a key that is given twice."""
-    if len(text) > MAX_JSON:
-        raise BadInputError(f"JSON of {len(text)} characters is larger than {MAX_JSON // 2**20} MB")
+    check_length(text)
+    if text.count(",") > MAX_VALUES:
+        raise BadInputError(f"JSON holds more than {MAX_VALUES} values")
     try:
         return json.loads(text, object_pairs_hook=_without_repeated_keys)
     except json.JSONDecodeError as error:
@@ -73,7 +77,15 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON is anything
         raise BadInputError(f"JSON has a number that is too long: {str(error)[:60]}") from None
 
 
+def check_length(text: str) -> None:
+    """Refuse text that is not XML and larger than any machine needs."""
+    if len(text) > MAX_CHARACTERS:
+        raise BadInputError(f"is text of more than {MAX_CHARACTERS // 2**20} MB, which no machine needs")
+
+
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_CPU + 1:
+        raise BadInputError(f"an object in the JSON has more than {MAX_CPU + 1} keys")
     found = dict(pairs)
     if len(found) < len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]
