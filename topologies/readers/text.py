@@ -45,7 +45,7 @@ def _read_bounded(stream: BinaryIO) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """UTF-8 text of the bytes, without a byte order mark and NUL bytes at line ends."""
+    """UTF-8 text of the bytes, without a byte order mark; ``BadInputError`` where they are no text."""
     if len(data) > MAX_BYTES:
         raise BadInputError(f"is larger than {MAX_BYTES // 2**20} MB, the most that is read")
     if data.startswith(_UTF16_MARKS):
