@@ -100,19 +100,23 @@ class RequestModel:
         """Make the answer the one of the tie rule: lists of used domains, then shares, then CPU numbers."""
         for used in self._lists():
             search.minimize(smallest_list(self.model, [used[domain] for domain in sorted(used)], length=None))
-        for shares in self._shares():
-            search.minimize(more_first(shares))
+        for shares in self._shares(search):
+            if search.proven:
+                search.minimize(more_first(shares))
 
     def _lists(self) -> Iterator[dict[int, cp_model.IntVar]]:
         yield from (self.spans.numa_nodes, self.spans.sockets)
         if not self.problem.l3s_nest:
             yield self.spans.l3s
 
-    def _shares(self) -> Iterator[list[tuple[Expr, int]]]:
+    def _shares(self, search: Search) -> Iterator[list[tuple[Expr, int]]]:
+        """Shares by NUMA node, by L3, then by core and by CPU in blocks neither left alone nor used up."""
         blocks = list(zip(self.spans.blocks, self.spans.takes, strict=True))
         yield self._by_domain([(block.numa, take) for block, take in blocks])
         yield self._by_domain([(-1 if block.l3 is None else block.l3, take) for block, take in blocks])
-        yield [(self.taken[part.core], part.size) for part in self.demand.parts]
+        open_blocks = [block for block, take in blocks if 0 < search.value(take) < block.mask.bit_count()]
+        cores = sorted((part for block in open_blocks for part in block.parts), key=lambda part: part.core)
+        yield [(self.taken[part.core], part.size) for part in cores]
         yield [(take, 1) for lot, take in sorted(self.lots, key=lambda pair: pair[0].cpus) if len(lot.cpus) == 1]
 
     def _by_domain(self, takes: Sequence[tuple[int, cp_model.IntVar]]) -> list[tuple[Expr, int]]:
