@@ -39,7 +39,7 @@ def as_json(result: Result, comparison: Comparison | None = None) -> str:
     document = result.model_dump(mode="json", exclude=without)
     if comparison is not None:
         document["compare"] = comparison.as_dict()
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2)
 
 
 def printable(text: str) -> str:
