@@ -1,0 +1,198 @@
+"""The graph of a machine and what is read off it, on machines whose domains cross as on such whose nest."""
+
+from random import Random
+
+import networkx as nx
+import pytest
+
+from models import Topology, format_cpuset, from_mask, parse_cpuset
+from tests.shared import SHARED, needs_shared
+from tests.solver.machines import KINDS, small_topology
+from topologies import catalog, synthetic
+from topologies.graph import LEVELS, Machine, build_graph
+from topologies.load import load
+
+
+def document(rows, **more):
+    """A machine from rows (CPUs of a core, core, where)."""
+    cpus = [{"cpu": cpu, "core": core, **where} for listed, core, where in rows for cpu in parse_cpuset(listed)]
+    nodes = sorted({cpu["numa"] for cpu in cpus if cpu.get("numa") is not None})
+    return Topology.model_validate({"cpus": cpus, "numa_nodes": [{"id": i} for i in nodes]} | more)
+
+
+SERVER = synthetic.build("socket:2 numa:2 l3:1 core:2 cpu:2")
+"""Core g is CPUs g and g + 8; NUMA node n, with one L3, is cores 2n and 2n + 1."""
+CROSSING = document(
+    [
+        ("6-7", 0, {"socket": 0, "numa": 5, "l3": 0}),
+        ("4-5", 1, {"socket": 0, "numa": 2, "l3": 1}),
+        ("2-3", 2, {"socket": 1, "numa": 2, "l3": 0}),
+        ("0-1", 3, {"socket": 1, "numa": 2, "l3": 1}),
+    ]
+)
+"""NUMA node 2 lies in both sockets, both L3s in both sockets, L3 0 in both NUMA nodes."""
+NO_NUMA = document([("0-1", 0, {"socket": 3}), ("2-3", 1, {"socket": 1})])
+PARTLY_L3 = document(
+    [(str(n), n, {"socket": 0, "numa": n // 3, "l3": 4 if n == 1 else None}) for n in range(6)],
+)
+"""Only CPU 1 has an L3; 0,2 and 3-5 lie in two NUMA nodes."""
+EMPTY_NODES = synthetic.machine(SERVER.cpus, lambda a, b: 10 + abs(a - b), empty_nodes=[9])
+"""NUMA node 9 has no CPUs."""
+
+DOMAINS = {
+    "a server": (
+        SERVER,
+        {
+            "sockets": "0-3,8-11 | 4-7,12-15",
+            "numa_nodes": "0-1,8-9 | 2-3,10-11 | 4-5,12-13 | 6-7,14-15",
+            "l3s": "0-1,8-9 | 2-3,10-11 | 4-5,12-13 | 6-7,14-15",
+            "cores": "0,8 | 1,9 | 2,10 | 3,11 | 4,12 | 5,13 | 6,14 | 7,15",
+        },
+    ),
+    "domains that cross, by lowest CPU": (
+        CROSSING,
+        {
+            "sockets": "0-3 | 4-7",
+            "numa_nodes": "0-5 | 6-7",
+            "l3s": "0-1,4-5 | 2-3,6-7",
+            "cores": "0-1 | 2-3 | 4-5 | 6-7",
+        },
+    ),
+    "no NUMA, no L3": (NO_NUMA, {"sockets": "0-1 | 2-3", "numa_nodes": "0-3", "l3s": "", "cores": "0-1 | 2-3"}),
+    "L3s in part": (PARTLY_L3, {"numa_nodes": "0-2 | 3-5", "l3s": "0,2 | 1 | 3-5", "sockets": "0-5"}),
+    "NUMA nodes without CPUs": (EMPTY_NODES, {"numa_nodes": "0-1,8-9 | 2-3,10-11 | 4-5,12-13 | 6-7,14-15"}),
+}
+
+
+@pytest.mark.parametrize(("topology", "levels"), DOMAINS.values(), ids=DOMAINS.keys())
+def test_domains_are_ordered_by_their_lowest_cpu(topology, levels):
+    machine = Machine(topology)
+    assert {level: " | ".join(listed(domain) for domain in getattr(machine, level)) for level in levels} == levels
+
+
+def listed(domain):
+    return format_cpuset(from_mask(domain.mask))
+
+
+def test_ids_are_kept():
+    machine = Machine(CROSSING)
+    assert [node.id for node in machine.numa_nodes] == [2, 5]
+    assert [socket.id for socket in machine.sockets] == [1, 0]
+    assert [core.id for core in machine.cores] == [3, 2, 1, 0]
+    assert [node.id for node in Machine(NO_NUMA).numa_nodes] == [None]
+
+
+def test_homes_are_positions():
+    homes = [(home.core, home.numa, home.socket, home.l3) for home in Machine(CROSSING).homes]
+    assert homes == [(0, 0, 0, 0), (1, 0, 0, 1), (2, 0, 1, 0), (3, 1, 1, 1)]
+    assert {home.l3 for home in Machine(NO_NUMA).homes} == {-1}
+
+
+DISTANCES = {
+    "those of the document, by position": (
+        SERVER,
+        ((10, 12, 21, 21), (12, 10, 21, 21), (21, 21, 10, 12), (21, 21, 12, 10)),
+    ),
+    "10 and 20 where there are none": (CROSSING, ((10, 20), (20, 10))),
+    "one implicit NUMA node": (NO_NUMA, ((10,),)),
+    "NUMA nodes without CPUs left out": (
+        EMPTY_NODES,
+        ((10, 11, 12, 13), (11, 10, 11, 12), (12, 11, 10, 11), (13, 12, 11, 10)),
+    ),
+    "not the same both ways, in the order of CPUs": (
+        document(
+            [("1", 0, {"numa": 0}), ("0", 1, {"numa": 1})],
+            numa_nodes=[{"id": 0, "distances": {0: 10, 1: 15}}, {"id": 1, "distances": {0: 31, 1: 11}}],
+        ),
+        ((11, 31), (15, 10)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("topology", "distances"), DISTANCES.values(), ids=DISTANCES.keys())
+def test_distances_are(topology, distances):
+    assert Machine(topology).distances == distances
+
+
+def test_numa_nodes_without_cpus_are_in_the_graph_and_nowhere_else():
+    machine = Machine(EMPTY_NODES)
+    assert machine.graph.nodes["numa", 9]["mask"] == 0
+    assert machine.graph.edges[("numa", 0), ("numa", 9)]["distance"] == 19
+    assert 9 not in [node.id for node in machine.numa_nodes]
+
+
+def test_core_types_are_kept():
+    machine = Machine(document([("0-1", 0, {"core_type": "performance"}), ("2", 1, {"core_type": "efficiency"})]))
+    assert [core.core_type for core in machine.cores] == ["performance", "efficiency"]
+
+
+def containment(graph):
+    """The graph without the edges that are distances."""
+    edges = [(a, b) for a, b, data in graph.edges(data=True) if "distance" not in data]
+    inner = nx.DiGraph(edges)
+    inner.add_nodes_from(graph.nodes(data=True))
+    return inner
+
+
+def domains_of(topology):
+    """Vertex to CPUs, straight from the document."""
+    found = {("machine", topology.name): set(topology.online)}
+    has_l3 = any(cpu.l3 is not None for cpu in topology.cpus)
+    for cpu in topology.cpus:
+        l3 = cpu.l3 if cpu.l3 is not None else f"none in NUMA node {cpu.numa}"
+        ids = {"socket": cpu.socket, "numa": cpu.numa, "core": cpu.core, "cpu": cpu.cpu}
+        ids |= ({"l3": l3} if has_l3 else {}) | ({} if cpu.die is None else {"die": cpu.die})
+        for vertex in ids.items():
+            found.setdefault(vertex, set()).add(cpu.cpu)
+    return found | {("numa", n.id): set() for n in topology.numa_nodes if ("numa", n.id) not in found}
+
+
+def check(topology):
+    graph = build_graph(topology)
+    inside, found = containment(graph), domains_of(topology)
+    assert {vertex: set(from_mask(data["mask"])) for vertex, data in graph.nodes(data=True)} == found
+    assert nx.is_directed_acyclic_graph(inside)
+    for outer, inner in inside.edges:
+        assert found[inner] <= found[outer], (outer, inner)
+        assert LEVELS.index(outer[0]) < LEVELS.index(inner[0])
+    assert nx.transitive_reduction(inside).edges == inside.edges
+    for vertex, cpus in found.items():
+        below = nx.descendants(inside, vertex) | {vertex}
+        assert {n for level, n in below if level == "cpu"} == cpus, vertex
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_edges_are_containment_and_masks_are_the_documents_on_random_machines(kind):
+    for seed in range(25):
+        check(small_topology(Random(seed), kind))
+
+
+@pytest.mark.parametrize("topology", [each for each, _ in DOMAINS.values()], ids=DOMAINS.keys())
+def test_edges_are_containment_and_masks_are_the_documents(topology):
+    check(topology)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in catalog.names() if "c64t" in name or "hex" in name or "vm" in name]
+)
+def test_machines_of_the_catalog_have_sound_graphs(name):
+    check(catalog.read(name))
+
+
+@needs_shared
+def test_recorded_machines_have_as_many_domains_as_their_documents():
+    packed = sorted((SHARED / "topologies" / "xml").glob("v*"))[:12]
+    assert packed
+    for path in packed:
+        topology = load(str(path))
+        machine = Machine(topology)
+        assert len(machine.cores) == len({cpu.core for cpu in topology.cpus}), path.name
+        assert len(machine.numa_nodes) == len({cpu.numa for cpu in topology.cpus}), path.name
+        assert sum(core.mask for core in machine.cores) == machine.online
+
+
+def test_the_order_of_the_document_does_not_matter():
+    shuffled = CROSSING.model_copy(update={"cpus": CROSSING.cpus[::-1], "numa_nodes": CROSSING.numa_nodes[::-1]})
+    assert Machine(shuffled).homes == Machine(CROSSING).homes
+    assert Machine(shuffled).numa_nodes == Machine(CROSSING).numa_nodes
+    assert nx.utils.graphs_equal(build_graph(shuffled), build_graph(CROSSING))
