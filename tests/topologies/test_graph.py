@@ -180,15 +180,13 @@ def test_machines_of_the_catalog_have_sound_graphs(name):
 
 
 @needs_shared
-def test_recorded_machines_have_as_many_domains_as_their_documents():
-    packed = sorted((SHARED / "topologies" / "xml").glob("v*"))[:12]
-    assert packed
-    for path in packed:
-        topology = load(str(path))
-        machine = Machine(topology)
-        assert len(machine.cores) == len({cpu.core for cpu in topology.cpus}), path.name
-        assert len(machine.numa_nodes) == len({cpu.numa for cpu in topology.cpus}), path.name
-        assert sum(core.mask for core in machine.cores) == machine.online
+@pytest.mark.parametrize(
+    "file", ["v1-knl7250-snc4-flat", "v1-ia64-cpuless-node", "v1-power9-sierra", "v2-cpukinds", "v3-qemu-dies"]
+)
+def test_recorded_machines_have_sound_graphs(file):
+    topology = load(str(SHARED / "topologies" / "xml" / f"{file}.xml"))
+    check(topology)
+    assert len(Machine(topology).cores) == len({cpu.core for cpu in topology.cpus})
 
 
 def test_the_order_of_the_document_does_not_matter():
