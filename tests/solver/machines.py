@@ -144,6 +144,7 @@ def some_request(
 def _options(rng: Random, topology: Topology, free: frozenset[int]) -> dict[str, Any]:
     hybrid = any(cpu.core_type != "standard" for cpu in topology.cpus)
     nodes = [node.id for node in topology.numa_nodes]
+    places = [device.name for device in topology.devices] + [str(min(topology.online))]
     return {
         "policy": rng.choice(["packed", "distributed"]),
         "full_cores": rng.random() < 0.2,
@@ -155,7 +156,7 @@ def _options(rng: Random, topology: Topology, free: frozenset[int]) -> dict[str,
         "numa_ids": _most(rng, nodes) if nodes and rng.random() < 0.15 else None,
         "fit": rng.choice(["tight", "tight", "loose"]),
         "core_type": rng.choice(["any", "any", "performance", "efficiency"]) if hybrid else "any",
-        "near": rng.choice([None, None, None, "nic", str(min(topology.online))]),
+        "near": rng.choice([None] * 3 + places),
         "within": _most(rng, sorted(free)) if rng.random() < 0.15 else None,
         "strict": rng.choice([False, False, False, True, rng.sample(PREFERENCES, 1), rng.sample(PREFERENCES, 2)]),
     }

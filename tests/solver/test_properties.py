@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from models import CPU, NUMANode, Request, Topology, parse_cpuset, to_mask
 from solver import Prepared, solve
 from solver.score import Scorer
-from solver.verify import verify
-from tests.solver.machines import single_case
+from solver.verify import verify, violations
+from tests.solver.machines import single_case, some_request
+from topologies import catalog
 
 EXAMPLES = int(os.environ.get("CPUSAT_PROPERTY_EXAMPLES", "80"))
 LONG = 60.0
@@ -187,7 +188,7 @@ def test_the_exact_answer_is_never_worse_than_the_greedy_one(seed):
 @quick
 @given(seeds)
 def test_more_free_cpus_never_make_a_request_infeasible(seed):
-    """But for even shares of whole cores: freeing a large core only ever widens what counts as even."""
+    """Not even by even shares of whole cores: a larger core that is free only widens what counts as even."""
     case, rng = single_case(seed), Random(seed)
     fewer = frozenset(cpu for cpu in sorted(case.free) if rng.random() < 0.8)
     assume(answer(case.topology, case.requests[0], fewer)[1] is not None)
@@ -242,3 +243,49 @@ def test_a_prepared_machine_answers_like_its_document(engine):
         prepared, ask = Prepared(case.topology), {"free": case.free, "engine": engine, "time_limit": LONG}
         again = [without_times(solve(prepared, case.requests, **ask)) for _ in range(2)]
         assert again == [without_times(solve(case.topology, case.requests, **ask))] * 2
+
+
+SERVERS = [
+    "1s1n-16c22t-core-ultra-7-155h",
+    "1s4n-24c48t-threadripper-3960x-nps4",
+    "1s8n-48c96t-epyc-8434p-l3-as-numa",
+    "2s2n-44c176t-power9-ac922",
+    "2s4n-56c112t-xeon-8280-snc2",
+    "8s1n-8c8t-vm-socket-per-cpu",
+]
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_on_servers_no_exchange_of_cpus_improves_an_optimal_answer(name):
+    """Far too many choices to try them all: every exchange of one CPU, and of a core's CPUs for another's."""
+    topology = catalog.read(name)
+    prepared, rng, proven = Prepared(topology), Random(name), 0
+    while proven < 12:
+        share = rng.choice([0.5, 0.8, 1.0])
+        free = frozenset(cpu for cpu in sorted(topology.online) if rng.random() < share)
+        request = some_request(rng, topology, free, most=24)
+        result = solve(prepared, request, free=free, engine="cpsat", time_limit=LONG)
+        if result.allocations:
+            proven += 1
+            assert better_neighbour(prepared.scorer, free, request, result.allocations[0].cpuset) is None
+
+
+def better_neighbour(scorer, free, request, taken):
+    """An allocation that differs by one exchange, keeps all rules and is better; ``None`` if there is none."""
+    mask = to_mask(free)
+
+    def key(cpus):
+        return tuple(scorer.metrics(mask, request, cpus).values()), scorer.tie_key(cpus)
+
+    best = key(to_mask(taken))
+    better = (cpus for cpus in neighbours(scorer, mask, to_mask(taken)) if key(cpus) < best)
+    return next((cpus for cpus in better if not any(violations(scorer, mask, [request], (), [cpus]))), None)
+
+
+def neighbours(scorer, free, taken):
+    left = [1 << cpu for cpu in range(free.bit_length()) if free & ~taken & 1 << cpu]
+    for bit in (1 << cpu for cpu in range(taken.bit_length()) if taken & 1 << cpu):
+        yield from (taken & ~bit | other for other in left)
+    for core in (core for core in scorer.cores if (core & taken).bit_count() > 1):
+        spare = (other & free & ~taken for other in scorer.cores)
+        yield from (taken & ~core | other for other in spare if other.bit_count() == (core & taken).bit_count())
