@@ -9,16 +9,17 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from solver.cpsat.blocks import Block, blocks_of
 from solver.cpsat.expressions import dot
-from solver.cpsat.minplus import possible
-from solver.cpsat.pin import place_block
 from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
-from solver.cpsat.spans import SpanModel, interchangeable
-from solver.cpsat.tables import Costs
+from solver.cpsat.spans import SpanModel
 from solver.problem import Problem, pose
 from solver.score import joint_slots, slots
+from solver.tables.blocks import Block, blocks_of
+from solver.tables.costs import Costs
+from solver.tables.minplus import possible
+from solver.tables.pin import place_block
+from solver.tables.twins import interchangeable
 
 COARSE_SLOTS = 7
 """Slots that are decided by how many CPUs come from which NUMA node."""
@@ -31,7 +32,7 @@ class Offer:
     request: int
     block: Block
     sizes: tuple[int, ...]
-    take: cp_model.IntVar
+    take: cp_model.LinearExpr
     whole_cores: bool
 
     @property
@@ -66,7 +67,7 @@ class CoarseModel:
 
     def _spans(self, position: int) -> SpanModel:
         demand = self.problem.demands[position]
-        costs = Costs(self.problem, demand)
+        costs = Costs(self.problem, demand, l3s_add_up=False)
         blocks = blocks_of(demand, by_l3=False)
         sizes = [tuple(possible(costs.block(block.parts))) for block in blocks]
         spans = SpanModel(self.model, self.problem, demand, blocks, sizes)
@@ -125,8 +126,11 @@ class CoarseModel:
         return far
 
     def hint(self, taken: Sequence[int]) -> dict[cp_model.IntVar, int]:
-        """Values of the takes in an allocation."""
-        return {offer.take: (offer.block.mask & taken[offer.request]).bit_count() for offer in self.offers}
+        """Values of the takes' variables in an allocation."""
+        values: dict[cp_model.IntVar, int] = {}
+        for spans, mask in zip(self.requests, taken, strict=True):
+            values |= spans.hint(mask)
+        return values
 
     def realize(self, search: Search) -> tuple[int, ...] | None:
         """The latest solution as an allocation: whole cores first, then request by request; ``None`` if stuck."""
@@ -144,7 +148,7 @@ class CoarseModel:
     def _place(self, position: int, takes: Sequence[int], left: int) -> int | None:
         request = self.problem.requests[position]
         now = pose(self.problem.prepared, left, [request])
-        costs = Costs(now, now.demands[0])
+        costs = Costs(now, now.demands[0], l3s_add_up=now.l3s_nest)
         blocks = {block.place: block for block in blocks_of(now.demands[0], by_l3=False)}
         taken = 0
         for planned, take in zip(self.requests[position].blocks, takes, strict=True):

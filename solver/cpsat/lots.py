@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from models import from_mask
-from solver.cpsat.blocks import blocks_of
 from solver.cpsat.search import Expr, Search
 from solver.cpsat.spans import SpanModel
 from solver.cpsat.ties import more_first, smallest_list
 from solver.problem import Demand, Problem
+from solver.tables.blocks import blocks_of
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class RequestModel:
     def hint(self, mask: int) -> dict[cp_model.IntVar, int]:
         """Values in an allocation of the variables that stand for cores and blocks."""
         used = {self.used[part.core]: int(part.allowed & mask > 0) for part in self.demand.parts}
-        return used | dict(zip(self.spans.takes, self.spans.values_of(mask), strict=True))
+        return used | self.spans.hint(mask)
 
     def minimize_ties(self, search: Search) -> None:
         """Make the answer the one of the tie rule: lists of used domains, then shares, then CPU numbers."""
@@ -119,7 +119,7 @@ class RequestModel:
         yield [(self.taken[part.core], part.size) for part in cores]
         yield [(take, 1) for lot, take in sorted(self.lots, key=lambda pair: pair[0].cpus) if len(lot.cpus) == 1]
 
-    def _by_domain(self, takes: Sequence[tuple[int, cp_model.IntVar]]) -> list[tuple[Expr, int]]:
+    def _by_domain(self, takes: Sequence[tuple[int, Expr]]) -> list[tuple[Expr, int]]:
         shares: dict[int, Expr] = {}
         for domain, take in takes:
             shares[domain] = shares.get(domain, 0) + take

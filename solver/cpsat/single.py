@@ -5,17 +5,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from ortools.sat.python import cp_model
 
 from models import DefectError
-from solver.cpsat.blocks import blocks_of, l3s_lie_in_blocks
 from solver.cpsat.expressions import dot, square
-from solver.cpsat.minplus import Table, possible
 from solver.cpsat.outcome import Outcome
-from solver.cpsat.pin import UsedDomains, pin, place_block
 from solver.cpsat.search import Expr, Limits, Objective, Search
-from solver.cpsat.spans import SpanModel, interchangeable
-from solver.cpsat.tables import L3_METRICS, Costs
+from solver.cpsat.spans import SpanModel
 from solver.cpsat.ties import smallest_list
 from solver.problem import Demand, Problem
 from solver.score import slots
+from solver.tables.blocks import blocks_of, l3s_lie_in_blocks
+from solver.tables.costs import Costs
+from solver.tables.minplus import Table, possible
+from solver.tables.pin import UsedDomains, pin, place_block
+from solver.tables.twins import interchangeable
 
 SPAN_SLOTS = 7
 """The first slots of the order are decided by how many CPUs come from where."""
@@ -29,7 +30,7 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
     model = SingleModel(problem, demand)
     search = Search(model.model, limits)
     if hint is not None:
-        search.hint(model.spans.values_of(hint))
+        search.extend_hint(model.spans.hint(hint))
     order = slots(demand.request)
     search.minimize(model.objectives(order[:SPAN_SLOTS]))
     if not search.solved:
@@ -55,8 +56,7 @@ class SingleModel:
         self.problem, self.demand = problem, demand
         self.model = cp_model.CpModel()
         self.inside = problem.l3s_nest and l3s_lie_in_blocks(demand.parts)
-        left_out = ("numa_balance",) if self.inside else ("numa_balance", *L3_METRICS)
-        self.costs = Costs(problem, demand, without=left_out)
+        self.costs = Costs(problem, demand, l3s_add_up=self.inside)
         self.blocks = blocks_of(demand, by_l3=not self.inside)
         self.tables = [self.costs.block(block.parts) for block in self.blocks]
         self.spans = SpanModel(

@@ -1,14 +1,16 @@
 """The part of the model that decides how many CPUs come from where: variables, rules and the metrics of spans."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from math import gcd
 from typing import get_args
 
 from ortools.sat.python import cp_model
 
 from models.request import CoreType
-from solver.cpsat.blocks import Block
 from solver.cpsat.search import Expr
 from solver.problem import Demand, Problem
+from solver.tables.blocks import Block
+from solver.tables.twins import both_ways, interchangeable
 from topologies.graph import Machine
 
 Literals = dict[int, cp_model.IntVar]
@@ -29,8 +31,11 @@ class SpanModel:
         possible: Sequence[Sequence[int]],
     ) -> None:
         self.model, self.problem, self.demand, self.blocks = model, problem, demand, blocks
-        domains = [cp_model.Domain.from_values(list(values)) for values in possible]
-        self.takes = [model.new_int_var_from_domain(domain, "take") for domain in domains]
+        # Where whole cores leave only multiples, counting in them lets parity show at once.
+        self.step = gcd(*(size for sizes in possible for size in sizes)) or 1
+        domains = [cp_model.Domain.from_values([size // self.step for size in sizes]) for sizes in possible]
+        self.steps = [model.new_int_var_from_domain(domain, "steps") for domain in domains]
+        self.takes = [self.step * steps for steps in self.steps]
         self.used_blocks = [self._is_used(take) for take in self.takes]
         self.numa_nodes = self._used_domains(lambda block: block.numa)
         self.sockets = self._used_domains(lambda block: block.socket)
@@ -55,9 +60,10 @@ class SpanModel:
         """How many CPUs come from the NUMA node at this position."""
         return sum(take for block, take in zip(self.blocks, self.takes, strict=True) if block.numa == node)
 
-    def values_of(self, mask: int) -> list[int]:
-        """Values of the first variables, the takes, in an allocation."""
-        return [sum((part.allowed & mask).bit_count() for part in block.parts) for block in self.blocks]
+    def hint(self, mask: int) -> dict[cp_model.IntVar, int]:
+        """Values of the takes' variables in an allocation."""
+        shares = [(block.mask & mask).bit_count() // self.step for block in self.blocks]
+        return dict(zip(self.steps, shares, strict=True))
 
     def metrics(self) -> dict[str, Expr]:
         """The metrics of spans, without ``outside_near``."""
@@ -71,7 +77,7 @@ class SpanModel:
             "core_types": sum(self.core_types.values()),
         }
 
-    def _is_used(self, take: cp_model.IntVar) -> cp_model.IntVar:
+    def _is_used(self, take: cp_model.LinearExpr) -> cp_model.IntVar:
         used = self.model.new_bool_var("used")
         self.model.add(take >= 1).only_enforce_if(used)
         self.model.add(take == 0).only_enforce_if(~used)
@@ -121,36 +127,11 @@ def distance(model: cp_model.CpModel, machine: Machine, used: Literals) -> Expr:
     total: Expr = 0
     for i, group in enumerate(groups):
         if len(group) > 1:
-            total += _both_ways(machine, group[0], group[1]) * _pairs(model, counts[i], len(group))
+            total += both_ways(machine, group[0], group[1]) * _pairs(model, counts[i], len(group))
         for j in range(i):
-            apart = _both_ways(machine, group[0], groups[j][0])
+            apart = both_ways(machine, group[0], groups[j][0])
             total += apart * _product(model, counts[i], len(group), counts[j], len(groups[j]))
     return total
-
-
-def interchangeable(machine: Machine, nodes: Sequence[int]) -> list[list[int]]:
-    """NUMA nodes, by position, in groups that may change places without changing any sum of distances."""
-    groups: list[list[int]] = []
-    for node in nodes:
-        home = next((group for group in groups if _are_twins(machine, nodes, [*group, node])), None)
-        if home is None:
-            groups.append([node])
-        else:
-            home.append(node)
-    return groups
-
-
-def _are_twins(machine: Machine, nodes: Iterable[int], group: Sequence[int]) -> bool:
-    """Whether the last of the group may change places with each of the others."""
-    a, inside = group[-1], _both_ways(machine, group[0], group[1])
-    if any(_both_ways(machine, a, b) != inside for b in group[:-1]):
-        return False
-    others = set(nodes) - set(group)
-    return all(_both_ways(machine, a, c) == _both_ways(machine, group[0], c) for c in others)
-
-
-def _both_ways(machine: Machine, a: int, b: int) -> int:
-    return machine.distances[a][b] + machine.distances[b][a]
 
 
 def _count(model: cp_model.CpModel, literals: Sequence[cp_model.IntVar]) -> cp_model.IntVar:

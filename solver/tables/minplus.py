@@ -11,6 +11,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Table = NDArray[Any]
@@ -49,6 +50,10 @@ class Packing:
                 table += np.asarray(column, dtype=self.dtype) * self.weights[name]
         return table
 
+    def value(self, name: str, cost: int) -> int:
+        """One field of one packed cost."""
+        return cost // self.weights[name] % (self.largest[name] + 1)
+
     def field(self, name: str, table: Table) -> list[int]:
         """One field of each entry of a packed table."""
         return [int(entry) for entry in table // self.weights[name] % (self.largest[name] + 1)]
@@ -76,12 +81,10 @@ def add(a: Table, b: Table) -> Table:
     """Table of two parts taken together."""
     if len(a) < len(b):
         a, b = b, a
-    total = np.full(len(a) + len(b) - 1, never(a), dtype=a.dtype)
-    for k, cost in enumerate(b):
-        if cost < never(b):
-            window = total[k : k + len(a)]
-            np.minimum(window, a + cost, out=window)
-    return total
+    border = np.full(len(b) - 1, never(a), dtype=a.dtype)
+    windows = sliding_window_view(np.concatenate([border, a, border]), len(b))
+    total: Table = (windows + b[::-1]).min(axis=1)
+    return np.minimum(total, never(a))
 
 
 def add_all(tables: Sequence[Table]) -> Table:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from models import Metrics, to_mask
-from solver.cpsat.minplus import Table, never, only, split
-from solver.cpsat.tables import L3_METRICS, Costs, by_l3
 from solver.problem import CorePart, Demand, Problem
+from solver.tables.costs import Costs, by_l3
+from solver.tables.minplus import Table, never, only, split
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class UsedDomains:
 def pin(problem: Problem, demand: Demand, used: UsedDomains, metrics: Metrics) -> int | None:
     """The one allocation, as a mask, of these metrics on these domains; ``None`` if there is none."""
     scorer, free = problem.prepared.scorer, problem.free
-    costs = Costs(problem, demand, without=() if problem.l3s_nest else L3_METRICS)
+    costs = Costs(problem, demand, l3s_add_up=problem.l3s_nest)
     found = {
         mask
         for parts in _choices(demand, used, metrics)
@@ -64,19 +64,11 @@ def _windows(demand: Demand, used: UsedDomains, metrics: Metrics) -> list[range]
 
 def _pin(costs: Costs, parts: Sequence[CorePart], shares: range) -> int | None:
     nodes = _grouped(parts, lambda part: part.numa)
-    tables = [only(_numa_table(costs, node), shares) for node in nodes]
+    tables = [only(costs.numa_node(node), shares) for node in nodes]
     takes = split(tables, costs.demand.cpus)
     if takes is None:
         return None
     return sum(place(costs, node, take) for node, take in zip(nodes, takes, strict=True))
-
-
-def _numa_table(costs: Costs, parts: list[CorePart]) -> Table:
-    table = costs.block(parts)
-    node = costs.problem.machine.numa_nodes[parts[0].numa]
-    free = (node.mask & costs.problem.free).bit_count()
-    balance = costs.packing.pack({"numa_balance": [(free - k) ** 2 for k in range(len(table))]}, len(table))
-    return table + balance
 
 
 def place(costs: Costs, parts: Sequence[CorePart], take: int) -> int:

@@ -8,41 +8,49 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from solver.cpsat.minplus import Packing, Table, add, add_all, either, only
 from solver.problem import CorePart, Demand, Problem
 from solver.score import slots
+from solver.tables.minplus import Packing, Table, add, add_all, either, only
 
 LOCAL_METRICS = (
     "outside_near",
     "cores",
     "doubled_threads",
     "l3_caches",
+    "numa_leftover",
     "numa_balance",
     "l3_leftover",
     "split_cores",
 )
 """Metrics that are sums of what single cores, L3s and NUMA nodes cost."""
 
-L3_METRICS = ("l3_caches", "l3_leftover")
-"""Those of them that add up only where each L3 lies within one part of a sum."""
-
 Shape = tuple[int, int, int]
 
 
 class Costs:
-    """Cost tables of one request, over the local metrics that its order has, less those left out."""
+    """Cost tables of one request, over the local metrics that its order has.
 
-    def __init__(self, problem: Problem, demand: Demand, without: Iterable[str] = ()) -> None:
-        self.problem, self.demand = problem, demand
-        order = [name for name in slots(demand.request) if name in LOCAL_METRICS and name not in set(without)]
+    ``l3s_add_up``: each L3 lies within one block or NUMA node, so that tables can say what using it costs.
+    """
+
+    def __init__(self, problem: Problem, demand: Demand, l3s_add_up: bool) -> None:
+        self.problem, self.demand, self.l3s_add_up = problem, demand, l3s_add_up
+        order = [name for name in slots(demand.request) if name in LOCAL_METRICS]
         self.packing = Packing({name: self._largest(name) for name in order})
         self._sums: dict[Shape, list[Table]] = {}
         self._l3s: dict[tuple[object, ...], Table] = {}
 
     def _largest(self, metric: str) -> int:
         free = self.problem.free.bit_count()
-        squares = sum((node.mask & self.problem.free).bit_count() ** 2 for node in self.problem.machine.numa_nodes)
-        return {"numa_balance": squares, "l3_leftover": free}.get(metric, self.demand.cpus)
+        squares = sum(size**2 for size in self.numa_free)
+        most = {
+            "l3_caches": len(self.problem.machine.l3s),
+            "numa_leftover": free,
+            "numa_balance": squares,
+            "l3_leftover": free,
+            "split_cores": len(self.demand.parts),
+        }
+        return most.get(metric, self.demand.cpus)
 
     def core(self, shape: Shape) -> Table:
         """Table of one core of this shape: (CPUs offered, near ones among them, free ones)."""
@@ -73,13 +81,13 @@ class Costs:
         return sums[count - 1]
 
     def l3(self, parts: Sequence[CorePart]) -> Table:
-        """Table of one L3's cores, with what using the L3 costs where that is among the metrics."""
+        """Table of one L3's cores, with what using the L3 costs where L3s add up."""
         shapes = Counter((part.size, part.near.bit_count(), part.free) for part in parts)
         left = self._l3_free[parts[0].l3]
         key = (left, *sorted(shapes.items()))
         if key not in self._l3s:
             table = self.cores(parts).copy()
-            if parts[0].l3 >= 0:
+            if parts[0].l3 >= 0 and self.l3s_add_up:
                 used = {"l3_caches": [1], "l3_leftover": [left]}
                 table[1:] += self.packing.pack(used, 1)[0]
                 table -= self.packing.pack({"l3_leftover": range(len(table))}, len(table))
@@ -92,6 +100,21 @@ class Costs:
         free = self.problem.free
         sizes = {i: (l3.mask & free).bit_count() for i, l3 in enumerate(self.problem.machine.l3s)}
         return sizes | {-1: 0}
+
+    def numa_node(self, parts: Sequence[CorePart]) -> Table:
+        """Table of a NUMA node's cores, with what is left of the node."""
+        table = self.block(parts)
+        free, takes = self.numa_free[parts[0].numa], range(len(table))
+        left = {
+            "numa_leftover": [free - take if take else 0 for take in takes],
+            "numa_balance": [(free - take) ** 2 for take in takes],
+        }
+        return table + self.packing.pack(left, len(table))
+
+    @cached_property
+    def numa_free(self) -> list[int]:
+        """How many CPUs of each NUMA node are free."""
+        return [(node.mask & self.problem.free).bit_count() for node in self.problem.machine.numa_nodes]
 
     def block(self, parts: Iterable[CorePart]) -> Table:
         """Table of a block's cores, over its L3s."""

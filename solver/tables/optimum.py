@@ -1,0 +1,216 @@
+"""The optimum of one request without search, where spans nest: patterns of NUMA nodes, and tables for the rest.
+
+Patterns are tried in the order of the metrics that they alone decide. For each, tables over the nodes of a kind
+(with exactly c of them used) add up to what the request costs at least. An even split has all its shares within
+a window of sizes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations
+
+import numpy as np
+
+from models import Metrics
+from solver.problem import CorePart, Demand, Problem
+from solver.score import slots
+from solver.tables.costs import Costs
+from solver.tables.minplus import Table, add, either, never
+from solver.tables.patterns import Patterns, Rows, patterns_of
+from solver.tables.pin import UsedDomains, pin
+
+MOST_TRIALS = 2_000
+"""Tables of patterns that are added up before the request is left to CP-SAT."""
+
+Pattern = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Shares of used NUMA nodes: at least ``least`` CPUs and at most ``width`` more."""
+
+    least: int
+    width: int
+
+
+class KindTables:
+    """Tables over the NUMA nodes of one kind, for shares in one window.
+
+    ``suffixes[i][c]``: taking from exactly c of the nodes from the i-th on; entry j stands for c · least + j CPUs.
+    ``idle[i]``: what it costs not to use the i-th node.
+    """
+
+    def __init__(self, tables: Sequence[Table], window: Window) -> None:
+        self.idle = [table[0] for table in tables]
+        self.shares = [_window(table, window) for table in tables]
+        self.suffixes: list[list[Table]] = [[np.zeros(1, dtype=tables[0].dtype)]]
+        for idle, share in zip(reversed(self.idle), reversed(self.shares), strict=True):
+            later = self.suffixes[0]
+            self.suffixes.insert(0, [self._either(later, c, idle, share) for c in range(len(later) + 1)])
+
+    @staticmethod
+    def _either(later: Sequence[Table], used: int, idle: int, share: Table) -> Table:
+        options = [later[used] + idle] if used < len(later) else []
+        return either([*options, add(later[used - 1], share)] if used else options)
+
+
+def _window(table: Table, window: Window) -> Table:
+    inside = table[window.least : window.least + window.width + 1]
+    missing = np.full(window.width + 1 - len(inside), never(table), dtype=table.dtype)
+    return np.concatenate([inside, missing])
+
+
+class Tables:
+    """All tables of one request on one choice of cores."""
+
+    def __init__(self, patterns: Patterns) -> None:
+        self.patterns, self.demand = patterns, patterns.demand
+        self.costs = Costs(patterns.problem, patterns.demand, l3s_add_up=not patterns.l3s_are_outer)
+        self.nodes = [[self.costs.numa_node(node) for node in kind.nodes] for kind in patterns.kinds]
+        self._kinds: dict[Window, list[KindTables]] = {}
+
+    def kinds(self, window: Window) -> list[KindTables]:
+        """Tables per kind, for shares in the window."""
+        if window not in self._kinds:
+            self._kinds[window] = [KindTables(tables, window) for tables in self.nodes]
+        return self._kinds[window]
+
+    def windows(self, nodes: int) -> Iterator[Window]:
+        """Windows that hold the shares of so many NUMA nodes: any share, or those of an even split."""
+        cpus, unit = self.demand.cpus, self.demand.unit
+        if self.demand.request.policy == "packed":
+            largest = max(len(table) for tables in self.nodes for table in tables)
+            yield Window(1, min(cpus, largest) - 1)
+        elif unit == 1:
+            yield Window(cpus // nodes, min(1, cpus % nodes))
+        else:
+            lowest, highest = max(1, -(-cpus // nodes) - unit), cpus // nodes
+            yield from (Window(least, unit) for least in range(lowest, highest + 1))
+
+    def cost(self, pattern: Pattern, window: Window) -> int | None:
+        """The least packed cost of the request on the pattern; ``None`` where it does not fit."""
+        tables = [kind.suffixes[0][used] for kind, used in zip(self.kinds(window), pattern, strict=True)]
+        least = self._at(tables, pattern, window)
+        return None if least is None else least + self._of_pattern(pattern)
+
+    def _at(self, tables: Sequence[Table], pattern: Pattern, window: Window) -> int | None:
+        need = self.demand.cpus - sum(pattern) * window.least
+        total = reduce(add, tables)
+        return int(total[need]) if 0 <= need < len(total) and total[need] < never(total) else None
+
+    def _of_pattern(self, pattern: Pattern) -> int:
+        """Costs that the pattern decides: outer L3s, and NUMA nodes that nothing may be taken from."""
+        machine, costs = self.patterns.problem.machine, self.costs
+        nodes = {position for kind in self.patterns.kinds for position in kind.positions}
+        fields = {"numa_balance": [sum(free**2 for i, free in enumerate(costs.numa_free) if i not in nodes)]}
+        if self.patterns.l3s_are_outer:
+            l3s = {kind.l3 for kind, used in zip(self.patterns.kinds, pattern, strict=True) if used}
+            free = sum((machine.l3s[l3].mask & self.patterns.problem.free).bit_count() for l3 in l3s)
+            fields |= {"l3_caches": [len(l3s)], "l3_leftover": [free - self.demand.cpus]}
+        return int(costs.packing.pack(fields, 1)[0])
+
+    def first_nodes(self, pattern: Pattern, window: Window, cost: int) -> tuple[int, ...]:
+        """The lexicographically smallest list of NUMA nodes of this pattern that has this cost."""
+        kinds = self.kinds(window)
+        target = cost - self._of_pattern(pattern)
+        chosen: list[int] = []
+        left, at = list(pattern), [0] * len(kinds)
+        taken: Table = np.zeros(1, dtype=self.costs.packing.dtype)
+        for position, k in self._places:
+            kind, i = kinds[k], at[k]
+            at[k] += 1
+            used = add(taken, kind.shares[i])
+            rest = [
+                each.suffixes[at[j]][left[j] - (j == k)] for j, each in enumerate(kinds) if left[j] >= (j == k)
+            ]
+            fits = len(rest) == len(kinds) and self._at([used, *rest], pattern, window) == target
+            if fits:
+                chosen.append(position)
+                left[k] -= 1
+            taken = used if fits else taken + kind.idle[i]
+        return tuple(chosen)
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """NUMA nodes in order, each with its kind."""
+        return sorted((position, k) for k, kind in enumerate(self.patterns.kinds) for position in kind.positions)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best metrics on some choice of cores, and the first list of NUMA nodes that has them."""
+
+    metrics: Metrics
+    nodes: tuple[int, ...]
+
+
+def optimum(problem: Problem, demand: Demand) -> int | None:
+    """The one best allocation of a request, as a mask; ``None`` where tables do not settle it.
+
+    They do not where spans cross (an L3 over parts of NUMA nodes, a NUMA node over sockets), where there are too
+    many patterns, where no even split exists, and where nothing can be placed at all.
+    """
+    found: list[Found] = []
+    for parts in _core_type_choices(demand):
+        patterns = patterns_of(problem, demand, parts)
+        if patterns is None or len(patterns.rows) > MOST_TRIALS:
+            return None
+        found += _best(Tables(patterns))
+    if not found:
+        return None
+    metrics = min((each.metrics for each in found), key=lambda metrics: tuple(metrics.values()))
+    nodes = min(each.nodes for each in found if each.metrics == metrics)
+    return pin(problem, demand, _used(problem, demand, nodes), metrics)
+
+
+def _core_type_choices(demand: Demand) -> Iterator[list[CorePart]]:
+    """The cores of each choice of core types."""
+    types = sorted({part.core_type for part in demand.parts})
+    for count in range(1, len(types) + 1):
+        for chosen in combinations(types, count):
+            yield [part for part in demand.parts if part.core_type in chosen]
+
+
+def _used(problem: Problem, demand: Demand, nodes: tuple[int, ...]) -> UsedDomains:
+    parts = [part for part in demand.parts if part.numa in nodes]
+    l3s = None if problem.l3s_nest else tuple(sorted({part.l3 for part in parts}))
+    return UsedDomains(nodes, tuple(sorted({part.socket for part in parts})), l3s)
+
+
+def _best(tables: Tables) -> list[Found]:
+    """The best metrics on these cores, in a list of one; or nothing, if the request does not fit evenly."""
+    for rows in _in_order(tables):
+        candidates = [
+            (_metrics(tables, row, cost), row, window, cost)
+            for row in rows.tolist()
+            for window in tables.windows(sum(row))
+            if (cost := tables.cost(row, window)) is not None
+        ]
+        if candidates:
+            best = min(candidates, key=lambda each: tuple(each[0].values()))[0]
+            same = [each[1:] for each in candidates if each[0] == best]
+            return [Found(best, min(tables.first_nodes(*each) for each in same))]
+    return []
+
+
+def _in_order(tables: Tables) -> Iterator[Rows]:
+    """Patterns of the same metrics of spans, best first; with ``near``, which comes first, all at once."""
+    rows = tables.patterns.rows
+    if tables.demand.request.near is not None:
+        yield rows
+        return
+    columns = tables.patterns.metrics(rows)
+    key = np.stack([columns[name] for name in slots(tables.demand.request) if name in columns], axis=1)
+    for value in np.unique(key, axis=0):
+        yield rows[(key == value).all(axis=1)]
+
+
+def _metrics(tables: Tables, row: Pattern, cost: int) -> Metrics:
+    """All metrics of a pattern with a packed cost, in their order."""
+    spans = tables.patterns.metrics(np.array([row]))
+    types = len({part.core_type for kind in tables.patterns.kinds for node in kind.nodes for part in node})
+    known = {name: int(column[0]) for name, column in spans.items()} | {"unevenness": 0, "core_types": types}
+    packing = tables.costs.packing
+    known |= {name: packing.value(name, cost) for name in packing.largest}
+    return {name: known[name] for name in slots(tables.demand.request) if name is not None}
