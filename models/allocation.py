@@ -69,13 +69,15 @@ class Result(_Value):
     """What ``solve`` answers.
 
     ``status``: ``optimal`` with proof, ``feasible`` without, ``infeasible`` with the clash, ``unknown`` when
-    neither an answer nor a proof was found in time. ``engine`` gave the answer. ``metrics`` are those of all
-    requests together; ``bounds`` is, per metric, the least value not excluded by proof, or ``None`` where that
-    was not reached. Times in milliseconds.
+    neither an answer nor a proof was found in time. ``engine`` gave the answer; ``proof`` says what proved it
+    optimal: the exact tables, whose bound ends the search before it begins, or the search itself. ``metrics``
+    are those of all requests together; ``bounds`` is, per metric, the least value not excluded by proof, or
+    ``None`` where that was not reached. Times in milliseconds.
     """
 
     status: Status
     engine: Engine
+    proof: Literal["tables", "search"] | None = None
     allocations: tuple[Allocation, ...] = ()
     metrics: Metrics = {}
     bounds: dict[str, int | None] = {}

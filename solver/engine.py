@@ -2,34 +2,31 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
 from models import (
-    Allocation,
     BadInputError,
     Claim,
     Constraint,
     DefectError,
-    Metrics,
     Request,
     Result,
     Topology,
     format_cpuset,
-    from_mask,
     to_mask,
 )
 from models.allocation import Engine
+from solver.answer import Answer, checked, placed, rank
 from solver.counting import counted_out
 from solver.explain import explain
 from solver.greedy.allocate import allocate
+from solver.outcome import Outcome
 from solver.problem import Prepared, Problem, pose
-from solver.verify import verify
 
 if TYPE_CHECKING:
-    from solver.cpsat.outcome import Outcome
+    from solver.cpsat.search import Limits
 
 EngineChoice = Literal["auto", "cpsat", "greedy"]
 
@@ -64,15 +61,14 @@ def solve(
     available = _free(prepared.topology, free)
     if not 0 <= time_limit < float("inf") or workers < 1:
         raise BadInputError("time_limit must be 0 or more seconds and workers at least 1")
-    if engine != "greedy":
-        import solver.cpsat.exact  # noqa: F401 - costs a second the first time, which is nobody's time limit
     start = time.perf_counter()
     problem = pose(prepared, available, claim.requests, claim.constraints)
+    built = time.perf_counter()
     run = _Run(problem, engine, start, time_limit, workers, seed)
-    build_ms = (time.perf_counter() - start) * 1000
     result = run.result()
-    solve_ms = (time.perf_counter() - start) * 1000 - build_ms
-    return result.model_copy(update={"build_ms": round(build_ms, 3), "solve_ms": round(solve_ms, 3)})
+    solved = time.perf_counter() - run.importing
+    times = {"build_ms": round(1000 * (built - start), 3), "solve_ms": round(1000 * (solved - built), 3)}
+    return result.model_copy(update=times)
 
 
 def _claim(
@@ -100,109 +96,72 @@ def _free(topology: Topology, free: Iterable[int] | None) -> int:
     return to_mask(given & topology.allocatable)
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """A checked allocation: masks, its metrics, and who found it."""
-
-    engine: Engine
-    taken: tuple[int, ...]
-    metrics: Metrics
-
-
-@dataclass(frozen=True)
 class _Run:
-    """One call of ``solve``: what the engines are asked, in which order, and what is made of it."""
+    """One call of ``solve``: what the engines are asked, in which order, and what is made of it.
 
-    problem: Problem
-    engine: EngineChoice
-    start: float
-    time_limit: float
-    workers: int
-    seed: int
+    ``importing``: seconds spent on loading OR-Tools, which are nobody's time limit.
+    """
+
+    def __init__(
+        self, problem: Problem, engine: EngineChoice, start: float, time_limit: float, workers: int, seed: int
+    ) -> None:
+        self.problem, self.engine, self.time_limit = problem, engine, time_limit
+        self._deadline, self._workers, self._seed = start + time_limit, workers, seed
+        self.importing = 0.0
 
     def result(self) -> Result:
-        greedy = None if self.engine == "cpsat" else self._answer("greedy", allocate(self.problem))
+        greedy = None if self.engine == "cpsat" else checked(self.problem, "greedy", allocate(self.problem))
         if greedy is None and self.engine != "cpsat" and counted_out(self.problem.demands):
             return self._infeasible("greedy")
-        outcome = self._exact(greedy)
-        if outcome is None:
-            return self._without_proof(greedy)
-        exact = self._answer("cpsat", outcome.taken)
+        if self.engine == "greedy" or self._deadline - time.perf_counter() < SHORTEST_SEARCH:
+            return self._without_search(greedy)
+        outcome = self._by_tables() or self._by_search(greedy)
+        exact = checked(self.problem, "cpsat", outcome.taken)
         if exact is None and greedy is None:
-            return self._infeasible("cpsat") if outcome.proven else Result(status="unknown", engine="cpsat")
+            return self._infeasible("cpsat") if outcome.proven else _nothing("cpsat")
         return self._best(exact, greedy, outcome)
 
-    def _exact(self, greedy: _Answer | None) -> "Outcome | None":
-        if self.engine == "greedy" or self.start + self.time_limit - time.perf_counter() < SHORTEST_SEARCH:
+    def _by_tables(self) -> Outcome | None:
+        """The optimum of a single request where exact tables have it; the engine ``cpsat`` goes without them."""
+        if self.engine == "cpsat" or len(self.problem.demands) > 1:
             return None
-        from solver.cpsat.exact import solve_exact
-        from solver.cpsat.search import Limits
+        from solver.tables.optimum import optimum
 
-        limits = Limits(self.start + self.time_limit, self.workers, self.seed)
+        mask = optimum(self.problem, self.problem.demands[0])
+        return None if mask is None else Outcome((mask,), proven=True, proof="tables")
+
+    def _by_search(self, greedy: Answer | None) -> Outcome:
+        limits = self._limits(0)
+        from solver.cpsat.exact import solve_exact
+
         return solve_exact(self.problem, limits, None if greedy is None else greedy.taken)
 
-    def _answer(self, engine: Engine, taken: tuple[int, ...] | None) -> _Answer | None:
-        """The allocation once ``verify`` has passed it."""
-        if taken is None:
-            return None
-        problem, scorer = self.problem, self.problem.prepared.scorer
-        metrics = scorer.joint(problem.free, problem.requests, taken)
-        verify(scorer, problem.free, problem.requests, problem.constraints, taken, metrics)
-        return _Answer(engine, taken, metrics)
+    def _limits(self, grace: float) -> "Limits":
+        """What is left of the time, plus ``grace`` seconds, not counting the import that this may cost."""
+        before = time.perf_counter()
+        import solver.cpsat.exact  # noqa: F401
+        from solver.cpsat.search import Limits
 
-    def _without_proof(self, greedy: _Answer | None) -> Result:
+        self.importing += time.perf_counter() - before
+        return Limits(self._deadline + self.importing + grace, self._workers, self._seed)
+
+    def _without_search(self, greedy: Answer | None) -> Result:
         if greedy is None:
-            return Result(status="unknown", engine="greedy", notes=("nothing was found in time",))
+            return _nothing("greedy")
         late = f"a time limit of {self.time_limit:g} s left no time for CP-SAT: this is the greedy answer"
-        notes = () if self.engine == "greedy" else (late,)
-        unknown = dict.fromkeys(greedy.metrics)
-        return self._placed("feasible", greedy, greedy).model_copy(
-            update={"bounds": unknown, "notes": (*notes, *self._notes(greedy))}
-        )
+        result = placed(self.problem, "feasible", greedy, greedy)
+        notes = result.notes if self.engine == "greedy" else (late, *result.notes)
+        return result.model_copy(update={"bounds": dict.fromkeys(greedy.metrics), "notes": notes})
 
-    def _best(self, exact: _Answer | None, greedy: _Answer | None, outcome: "Outcome") -> Result:
-        best = min((each for each in (exact, greedy) if each is not None), key=self._rank)
+    def _best(self, exact: Answer | None, greedy: Answer | None, outcome: Outcome) -> Result:
+        answers = [answer for answer in (exact, greedy) if answer is not None]
+        best = min(answers, key=lambda answer: rank(self.problem, answer))
         if not outcome.proven:
-            result = self._placed("feasible", best, greedy)
+            result = placed(self.problem, "feasible", best, greedy)
             return result.model_copy(update={"bounds": dict(outcome.bounds)})
         if best is not exact:
-            raise DefectError(f"CP-SAT called {exact} optimal, but greedy found {greedy}")
-        return self._placed("optimal", best, greedy)
-
-    def _rank(self, answer: _Answer) -> tuple[object, ...]:
-        scorer = self.problem.prepared.scorer
-        return (tuple(answer.metrics.values()), *map(scorer.tie_key, answer.taken))
-
-    def _placed(self, status: Literal["optimal", "feasible"], answer: _Answer, greedy: _Answer | None) -> Result:
-        problem, scorer = self.problem, self.problem.prepared.scorer
-        greedy_masks: Sequence[int | None] = [None] * len(answer.taken) if greedy is None else greedy.taken
-        allocations = tuple(
-            Allocation(
-                request=request.name,
-                cpuset=from_mask(mask),
-                mems=_mems(problem.prepared.topology, mask),
-                policy=request.policy,
-                metrics=scorer.metrics(problem.free, request, mask),
-                greedy=None if other is None else scorer.metrics(problem.free, request, other),
-            )
-            for request, mask, other in zip(problem.requests, answer.taken, greedy_masks, strict=True)
-        )
-        return Result(
-            status=status,
-            engine=answer.engine,
-            allocations=allocations,
-            metrics=answer.metrics,
-            notes=self._notes(answer),
-        )
-
-    def _notes(self, answer: _Answer) -> tuple[str, ...]:
-        """What a preference could not be given, in words."""
-        said = {
-            "unevenness": "no even split was found: shares differ by {} CPUs more than they need to",
-            "floor_shortfall": "{} NUMA nodes fewer than numa_min asks for",
-            "outside_near": "{} CPUs are not near",
-        }
-        return tuple(text.format(answer.metrics[name]) for name, text in said.items() if answer.metrics.get(name))
+            raise DefectError(f"{exact} was called optimal, but greedy found {greedy}")
+        return placed(self.problem, "optimal", best, greedy).model_copy(update={"proof": outcome.proof})
 
     def _infeasible(self, engine: Engine) -> Result:
         if engine == "cpsat" and self._can_be_met(self.problem.requests, self.problem.constraints):
@@ -211,8 +170,7 @@ class _Run:
 
     def _can_be_met(self, requests: Sequence[Request], constraints: Sequence[Constraint]) -> bool | None:
         """Whether these wishes have an allocation: by counting, by example, by CP-SAT without an objective."""
-        deadline = self.start + self.time_limit + SECOND_LOOK
-        if len(requests) > 1 and time.perf_counter() > deadline:
+        if len(requests) > 1 and time.perf_counter() > self._deadline + self.importing + SECOND_LOOK:
             return None
         problem = pose(self.problem.prepared, self.problem.free, requests, constraints)
         if counted_out(problem.demands):
@@ -221,12 +179,11 @@ class _Run:
             return True
         if self.engine == "greedy":
             return None
+        limits = self._limits(SECOND_LOOK)
         from solver.cpsat.exact import is_feasible
-        from solver.cpsat.search import Limits
 
-        # Infeasible has been reported wrongly by the solver, so this look takes another path through it.
-        return is_feasible(problem, Limits(deadline, presolve=False, linearization=1))
+        return is_feasible(problem, limits)
 
 
-def _mems(topology: Topology, mask: int) -> frozenset[int]:
-    return frozenset(cpu.numa for cpu in topology.cpus if mask >> cpu.cpu & 1 and cpu.numa is not None)
+def _nothing(engine: Engine) -> Result:
+    return Result(status="unknown", engine=engine, notes=("nothing was found in time",))

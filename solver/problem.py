@@ -131,17 +131,17 @@ def _demand(prepared: Prepared, free: int, request: Request, matched: set[Level 
         allowed = sum(core.mask for core in machine.cores if core.mask & ~allowed == 0)
     unit = share_unit((core.mask for core in machine.cores), free, request)
     enough = floor(topology, (node.mask for node in machine.numa_nodes), request)
-    spans = _spans(request, enough, matched)
+    spans = _spans(request, enough, matched, has_l3s=bool(machine.l3s))
     return Demand(request, allowed, near, unit, enough, spans, _parts(machine, free, allowed, near))
 
 
-def _spans(request: Request, enough: int, matched: set[Level | None]) -> Spans:
+def _spans(request: Request, enough: int, matched: set[Level | None], has_l3s: bool) -> Spans:
     most = request.numa_max or Spans.numa_most
     return Spans(
         numa_least=max(1, enough) if request.is_strict("numa_min") else 1,
         numa_most=1 if "numa" in matched else most,
         one_socket=request.is_strict("align_by_socket") or "socket" in matched,
-        one_l3=request.is_strict("prefer_l3") or "l3" in matched,
+        one_l3=has_l3s and (request.is_strict("prefer_l3") or "l3" in matched),
         even=request.is_strict("policy"),
         one_thread=request.is_strict("threads"),
     )

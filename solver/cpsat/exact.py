@@ -6,9 +6,9 @@ from dataclasses import replace
 from models import Metrics
 from solver.cpsat.coarse import CoarseModel
 from solver.cpsat.joint import JointModel
-from solver.cpsat.outcome import Outcome
 from solver.cpsat.search import Limits, Objective, Search
 from solver.cpsat.single import solve_single
+from solver.outcome import Outcome
 from solver.problem import Problem
 from solver.verify import violations
 

@@ -6,10 +6,10 @@ from ortools.sat.python import cp_model
 
 from models import DefectError
 from solver.cpsat.expressions import dot, square
-from solver.cpsat.outcome import Outcome
 from solver.cpsat.search import Expr, Limits, Objective, Search
 from solver.cpsat.spans import SpanModel
 from solver.cpsat.ties import smallest_list
+from solver.outcome import Outcome
 from solver.problem import Demand, Problem
 from solver.score import slots
 from solver.tables.blocks import blocks_of, l3s_lie_in_blocks

@@ -1,0 +1,67 @@
+"""From masks to answers: checked by ``verify``, scored, and put into words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from models import Allocation, Metrics, Result, Topology, from_mask
+from models.allocation import Engine
+from solver.problem import Problem
+from solver.verify import verify
+
+SHORTFALLS = {
+    "unevenness": "no even split was found: shares differ by {} CPUs more than they need to",
+    "floor_shortfall": "{} NUMA nodes fewer than numa_min asks for",
+    "outside_near": "{} CPUs are not near",
+}
+"""Preferences that an answer may not fulfil, in words."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A checked allocation: who found it, a mask per request, and its metrics."""
+
+    engine: Engine
+    taken: tuple[int, ...]
+    metrics: Metrics
+
+
+def checked(problem: Problem, engine: Engine, taken: tuple[int, ...] | None) -> Answer | None:
+    """The allocation as an answer. Raises ``DefectError`` when ``verify`` finds fault with it."""
+    if taken is None:
+        return None
+    scorer = problem.prepared.scorer
+    metrics = scorer.joint(problem.free, problem.requests, taken)
+    verify(scorer, problem.free, problem.requests, problem.constraints, taken, metrics)
+    return Answer(engine, taken, metrics)
+
+
+def rank(problem: Problem, answer: Answer) -> tuple[object, ...]:
+    """What answers are compared by: their metrics, then the tie rule. The smaller is the better."""
+    return (tuple(answer.metrics.values()), *map(problem.prepared.scorer.tie_key, answer.taken))
+
+
+def placed(
+    problem: Problem, status: Literal["optimal", "feasible"], answer: Answer, greedy: Answer | None
+) -> Result:
+    """The result that gives the answer, with the greedy's metrics beside it."""
+    scorer = problem.prepared.scorer
+    others: Sequence[int | None] = [None] * len(answer.taken) if greedy is None else greedy.taken
+    allocations = tuple(
+        Allocation(
+            request=request.name,
+            cpuset=from_mask(mask),
+            mems=_mems(problem.prepared.topology, mask),
+            policy=request.policy,
+            metrics=scorer.metrics(problem.free, request, mask),
+            greedy=None if other is None else scorer.metrics(problem.free, request, other),
+        )
+        for request, mask, other in zip(problem.requests, answer.taken, others, strict=True)
+    )
+    found = answer.metrics
+    notes = tuple(text.format(found[name]) for name, text in SHORTFALLS.items() if found.get(name))
+    return Result(status=status, engine=answer.engine, allocations=allocations, metrics=found, notes=notes)
+
+
+def _mems(topology: Topology, mask: int) -> frozenset[int]:
+    return frozenset(cpu.numa for cpu in topology.cpus if mask >> cpu.cpu & 1 and cpu.numa is not None)
