@@ -30,7 +30,7 @@ class BadInputError(CpusatError):
     @classmethod
     def from_pydantic(cls, error: ValidationError, *, file: str = "") -> "BadInputError":
         """The first problem that pydantic found, with its dotted path as the place."""
-        problems = error.errors(include_url=False)
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
         first = problems[0]
         place = ".".join(str(step) for step in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from models.cpuset import MAX_CPU, CPUSet, format_cpuset, parse_cpuset
 from models.errors import BadInputError
@@ -63,7 +63,7 @@ class Topology(_Document):
     api_version: Literal["cpusat/v1"] = Field(default="cpusat/v1", alias="apiVersion")
     kind: Literal["Topology"] = "Topology"
     name: str = Field(default="", max_length=253)
-    cpus: tuple[CPU, ...] = Field(min_length=1, max_length=MAX_CPU + 1)
+    cpus: Annotated[tuple[CPU, ...], FailFast(), Field(min_length=1, max_length=MAX_CPU + 1)]
     numa_nodes: tuple[NUMANode, ...] = Field(default=(), max_length=4096)
     devices: tuple[Device, ...] = Field(default=(), max_length=4096)
     reserved: CPUSet = frozenset()

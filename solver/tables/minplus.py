@@ -11,7 +11,6 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Table = NDArray[Any]
@@ -19,6 +18,10 @@ Table = NDArray[Any]
 
 _WORD, _ANY = 1 << 61, 1 << 999
 """What never happens costs this much: two of the first still fit a 64-bit integer."""
+
+
+FEW = 6
+"""Entries up to which adding one shifted table after the other is faster than all at once."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,26 @@ def add(a: Table, b: Table) -> Table:
     """Table of two parts taken together."""
     if len(a) < len(b):
         a, b = b, a
-    border = np.full(len(b) - 1, never(a), dtype=a.dtype)
-    windows = sliding_window_view(np.concatenate([border, a, border]), len(b))
-    total: Table = (windows + b[::-1]).min(axis=1)
-    return np.minimum(total, never(a))
+    if len(b) == 1:
+        shifted: Table = np.minimum(a + b[0], never(a))
+        return shifted
+    if len(b) <= FEW or a.dtype == object:
+        return _add_one_by_one(a, b)
+    padded = np.full(len(a) + 2 * len(b) - 2, never(a), dtype=a.dtype)
+    padded[len(b) - 1 : len(b) - 1 + len(a)] = a
+    # A window view made by hand: numpy's own function costs more than the sums on tables of this size.
+    rows, step = len(a) + len(b) - 1, a.itemsize
+    windows: Table = np.ndarray((rows, len(b)), a.dtype, padded, 0, (step, step))
+    total: Table = np.minimum((windows + b[::-1]).min(axis=1), never(a))
+    return total
+
+
+def _add_one_by_one(a: Table, b: Table) -> Table:
+    total = np.full(len(a) + len(b) - 1, never(a), dtype=a.dtype)
+    for k, cost in enumerate(b):
+        window = total[k : k + len(a)]
+        np.minimum(window, a + cost, out=window)
+    return total
 
 
 def add_all(tables: Sequence[Table]) -> Table:
