@@ -7,7 +7,7 @@ from typing import Any
 from models import Allocation, Result, format_cpuset, format_mask
 from solver.cli.compare import Comparison
 
-_OFTEN_EMPTY = ("metrics", "bounds", "infeasible", "notes")
+_OFTEN_EMPTY = ("proof", "metrics", "bounds", "infeasible", "notes")
 
 _LINES: dict[str, tuple[str, Callable[[Allocation], list[str]]]] = {
     "cpuset": ("{}: ", lambda given: [format_cpuset(given.cpuset)]),

@@ -29,13 +29,13 @@ MEANING = {
 }
 """Metric to what it counts; lower is better in all of them."""
 
-STATUS = {"optimal": "optimal, with proof", "feasible": "placed, without proof that it is optimal"}
+PROOF = {"tables": "proven by exact tables", "search": "proven by search", None: "not proven optimal"}
 
 
 def answer(result: Result) -> Iterator[RenderableType]:
     """How good the answer is, and each request's CPUs."""
     took = result.build_ms + result.solve_ms
-    yield Text(f"{STATUS[result.status]}, by {result.engine}, {took:.1f} ms\n", style="bold")
+    yield Text(f"{result.status} ({PROOF[result.proof]}), given by {result.engine}, {took:.1f} ms\n", style="bold")
     table = _table("request", "policy", ">CPUs", "mems", "cpuset")
     for given in result.allocations:
         size, mems = str(len(given.cpuset)), format_cpuset(given.mems) or "-"
