@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from models import CPU, NUMANode, Request, Topology, parse_cpuset, to_mask
 from solver import Prepared, solve
+from solver.counting import can_be_placed
+from solver.problem import pose
 from solver.score import Scorer
 from solver.verify import verify, violations
-from tests.solver.machines import single_case, some_request
+from tests.solver.brute_force import can_be_allowed
+from tests.solver.machines import joint_case, single_case, some_request
 from topologies import catalog
 
 EXAMPLES = int(os.environ.get("CPUSAT_PROPERTY_EXAMPLES", "80"))
@@ -237,6 +240,19 @@ def test_answers_in_too_short_a_time_are_valid_and_not_called_optimal_unproven(s
         assert first is None or first[1] <= best.metrics[first[0]]
 
 
+@settings(quick, max_examples=EXAMPLES // 2)
+@given(seeds, st.sampled_from([0.0, 0.003, 0.006, 0.012]), st.sampled_from(["auto", "cpsat"]))
+def test_joint_answers_in_too_short_a_time_are_valid_and_refusals_right(seed, limit, engine):
+    case = joint_case(seed)
+    ask = {"constraints": case.constraints, "free": case.free, "time_limit": limit}
+    result = solve(case.topology, case.requests, engine=engine, **ask)
+    masks = [to_mask(each.cpuset) for each in result.allocations]
+    if masks:
+        verify(Scorer(case.topology), to_mask(case.free), case.requests, case.constraints, masks, result.metrics)
+    elif result.status == "infeasible":
+        assert not can_be_allowed(case.topology, case.free, case.requests, case.constraints)
+
+
 @pytest.mark.parametrize("engine", ["auto", "cpsat", "greedy"])
 def test_a_prepared_machine_answers_like_its_document(engine):
     for case in map(single_case, range(40)):
@@ -255,19 +271,32 @@ SERVERS = [
 ]
 
 
+def servers_questions(name, count):
+    """A prepared machine of the catalog, and random requests that can be placed on random free CPUs of it."""
+    topology, rng = catalog.read(name), Random(name)
+    prepared, most = Prepared(topology), max(4, len(topology.cpus) // 4)
+    while count:
+        share = rng.choice([0.5, 0.8, 1.0])
+        free = frozenset(cpu for cpu in sorted(topology.online) if rng.random() < share)
+        request = some_request(rng, topology, free, most=most)
+        if can_be_placed(pose(prepared, to_mask(free), [request]).demands[0]):
+            count -= 1
+            yield prepared, request, free
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_on_servers_no_exchange_of_cpus_improves_an_optimal_answer(name):
     """Far too many choices to try them all: every exchange of one CPU, and of a core's CPUs for another's."""
-    topology = catalog.read(name)
-    prepared, rng, proven = Prepared(topology), Random(name), 0
-    while proven < 12:
-        share = rng.choice([0.5, 0.8, 1.0])
-        free = frozenset(cpu for cpu in sorted(topology.online) if rng.random() < share)
-        request = some_request(rng, topology, free, most=24)
-        result = solve(prepared, request, free=free, engine="cpsat", time_limit=LONG)
-        if result.allocations:
-            proven += 1
-            assert better_neighbour(prepared.scorer, free, request, result.allocations[0].cpuset) is None
+    for prepared, request, free in servers_questions(name, 8):
+        _, taken = answer(prepared, request, free)
+        assert better_neighbour(prepared.scorer, free, request, taken) is None
+
+
+@pytest.mark.parametrize("name", [*SERVERS, "2s8n-256c512t-epyc-9754-nps4", "2s6n-256c512t-xeon-6980p-snc3"])
+def test_on_servers_two_exact_methods_agree(name):
+    """``auto`` may settle by tables what ``cpsat`` searches for."""
+    for prepared, request, free in servers_questions(name, 12):
+        assert answer(prepared, request, free, engine="auto") == answer(prepared, request, free), request
 
 
 def better_neighbour(scorer, free, request, taken):
