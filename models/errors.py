@@ -36,7 +36,8 @@ class BadInputError(CpusatError):
         reason = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             reason = "unknown key"
-        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        others = len(problems) - 1
+        more = f" (and {others} more problem{'s' if others > 1 else ''})" if others else ""
         return cls(reason + more, place=place, file=file)
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, model_validator
 
 from models.cpuset import MAX_CPU, CPUSet
 
 Policy = Literal["packed", "distributed"]
 Level = Literal["numa", "socket", "l3"]
 CoreType = Literal["standard", "performance", "efficiency"]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^\S+$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[^\s\x00-\x20\x7f]+$")]
 Preference = Literal["policy", "numa_min", "near", "align_by_socket", "prefer_l3", "threads"]
 
 MAX_REQUESTS = 64
@@ -108,13 +108,17 @@ class Constraint(BaseModel):
         return [i for i, name in enumerate(names) if not self.requests or name in self.requests]
 
 
+Requests = Annotated[tuple[Request, ...], FailFast(), Field(max_length=MAX_REQUESTS)]
+Constraints = Annotated[tuple[Constraint, ...], FailFast(), Field(max_length=4 * MAX_REQUESTS)]
+
+
 class Claim(BaseModel):
     """Requests that are placed together, and the rules between them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    requests: tuple[Request, ...] = Field(min_length=1, max_length=MAX_REQUESTS)
-    constraints: tuple[Constraint, ...] = ()
+    requests: Annotated[Requests, Field(min_length=1)]
+    constraints: Constraints = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:

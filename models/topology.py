@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from models.cpuset import MAX_CPU, CPUSet, format_cpuset, parse_cpuset
 from models.errors import BadInputError
-from models.request import MAX_REQUESTS, Constraint, CoreType, Name, Request, check_names
+from models.request import Constraints, CoreType, Name, Requests, check_names
 
 Id = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
 Distance = Annotated[int, Field(ge=0, le=255, strict=True)]
@@ -68,8 +68,8 @@ class Topology(_Document):
     devices: tuple[Device, ...] = Field(default=(), max_length=4096)
     reserved: CPUSet = frozenset()
     held: dict[Name, CPUSet] = {}
-    requests: tuple[Request, ...] = Field(default=(), max_length=MAX_REQUESTS)
-    constraints: tuple[Constraint, ...] = ()
+    requests: Requests = ()
+    constraints: Constraints = ()
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 

@@ -59,8 +59,10 @@ def solve(
     prepared = topology if isinstance(topology, Prepared) else Prepared(topology)
     claim = _claim(prepared.topology, requests, constraints)
     available = _free(prepared.topology, free)
-    if not 0 <= time_limit < float("inf") or workers < 1:
-        raise BadInputError("time_limit must be 0 or more seconds and workers at least 1")
+    if not 0 <= time_limit < float("inf"):
+        raise BadInputError(f"{time_limit} is not a number of seconds, 0 or more", place="time_limit")
+    if workers < 1:
+        raise BadInputError(f"{workers} is not a number of workers, 1 or more", place="workers")
     start = time.perf_counter()
     problem = pose(prepared, available, claim.requests, claim.constraints)
     built = time.perf_counter()

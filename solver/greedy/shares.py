@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 
-from solver.greedy.subsets import Move, Subsets
+from solver.greedy.moves import Move
 
 MAX_STATES = 8_000_000
 """A choice that needs more states of ``subsets`` than this (0.2 s and 64 MB) is not made exactly."""
@@ -57,6 +57,9 @@ class _Choice:
         levels = range(max(1, min(self.extra, max(map(self._groups_left, range(len(self.free)))))))
         if 2 * len(self.free) * (self.count + 1) * (self.extra + 1) * len(levels) > MAX_STATES:
             return self._by_free()
+        # Imported here because numpy costs a command more than most answers, which need no choice.
+        from solver.greedy.subsets import Subsets
+
         members = Subsets([self._chosen(level) for level in levels], self.count, self.extra)
         gain = self._as_good_as(members.most(self.count))
         nodes = members.first(self.count, gain)

@@ -5,24 +5,16 @@ many groups they still have to give, and the phase of giving (0, then 1).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from solver.greedy.moves import Move
 
 Gains = NDArray[np.int64]
 """The most that can be gained, by [phase, members to choose, groups to give]; negative where impossible."""
 
 _IMPOSSIBLE = -(1 << 60)
-
-
-class Move(NamedTuple):
-    """One way to be a member: gives so many groups, may follow phase ``before``, leads to phase ``after``."""
-
-    groups: int
-    before: int
-    after: int
-    gain: int
 
 
 class Subsets:

@@ -16,22 +16,15 @@ from models import Metrics
 from solver.problem import CorePart, Demand, Problem
 from solver.score import slots
 from solver.tables.costs import Costs
-from solver.tables.minplus import Table, add, either, never
+from solver.tables.minplus import Table, add, either, never, possible
 from solver.tables.patterns import Patterns, Rows, patterns_of
 from solver.tables.pin import UsedDomains, pin
+from solver.tables.windows import Shares, Window, in_steps
 
 MOST_TRIALS = 2_000
 """Tables of patterns that are added up before the request is left to CP-SAT."""
 
 Pattern = Sequence[int]
-
-
-@dataclass(frozen=True)
-class Window:
-    """Shares of used NUMA nodes: at least ``least`` CPUs and at most ``width`` more."""
-
-    least: int
-    width: int
 
 
 class KindTables:
@@ -43,7 +36,7 @@ class KindTables:
 
     def __init__(self, tables: Sequence[Table], window: Window) -> None:
         self.idle = [table[0] for table in tables]
-        self.shares = [_window(table, window) for table in tables]
+        self.shares = [_inside(table, window) for table in tables]
         self.suffixes: list[list[Table]] = [[np.zeros(1, dtype=tables[0].dtype)]]
         for idle, share in zip(reversed(self.idle), reversed(self.shares), strict=True):
             later = self.suffixes[0]
@@ -55,7 +48,7 @@ class KindTables:
         return either([*options, add(later[used - 1], share)] if used else options)
 
 
-def _window(table: Table, window: Window) -> Table:
+def _inside(table: Table, window: Window) -> Table:
     inside = table[window.least : window.least + window.width + 1]
     missing = np.full(window.width + 1 - len(inside), never(table), dtype=table.dtype)
     return np.concatenate([inside, missing])
@@ -76,17 +69,46 @@ class Tables:
             self._kinds[window] = [KindTables(tables, window) for tables in self.nodes]
         return self._kinds[window]
 
-    def windows(self, nodes: int) -> Iterator[Window]:
-        """Windows that hold the shares of so many NUMA nodes: any share, or those of an even split."""
-        cpus, unit = self.demand.cpus, self.demand.unit
+    def windows(self, nodes: int) -> Sequence[Window]:
+        """Windows that hold the shares of so many NUMA nodes: any shares, or the least uneven ones."""
         if self.demand.request.policy == "packed":
             largest = max(len(table) for tables in self.nodes for table in tables)
-            yield Window(1, min(cpus, largest) - 1)
-        elif unit == 1:
-            yield Window(cpus // nodes, min(1, cpus % nodes))
-        else:
-            lowest, highest = max(1, -(-cpus // nodes) - unit), cpus // nodes
-            yield from (Window(least, unit) for least in range(lowest, highest + 1))
+            return [Window(1, min(self.demand.cpus, largest) - 1)]
+        step, width = self.step, self._width
+        leasts = (
+            {least for shares in self._universes for least in shares.windows(nodes, width)} if width else set()
+        )
+        return [Window(least * step, width * step) for least in sorted(leasts)]
+
+    @property
+    def step(self) -> int:
+        """Shares are multiples of this: whole cores, where they are demanded."""
+        return self.demand.unit if self.demand.request.full_cores else 1
+
+    @property
+    def unevenness(self) -> int:
+        """The least unevenness that the NUMA nodes allow, where it counts."""
+        return 0 if self._width is None else (self._width - 1) * self.step
+
+    @cached_property
+    def _width(self) -> int | None:
+        """By how many steps shares must be allowed to differ."""
+        widths = [width for shares in self._universes if (width := shares.least_width()) is not None]
+        least = min(widths, default=None)
+        return None if least is None or (self.demand.spans.even and least > 1) else least
+
+    @cached_property
+    def _universes(self) -> list[Shares]:
+        """The shares that NUMA nodes can give; one socket, or one outer L3, at a time where the rules say so."""
+        if self.demand.request.policy == "packed" or self.demand.cpus % self.step:
+            return []
+        rules, groups = self.demand.spans, dict[tuple[int, int], list[int]]()
+        for kind, tables in zip(self.patterns.kinds, self.nodes, strict=True):
+            home = (kind.socket if rules.one_socket else 0, kind.l3 if rules.one_l3 else 0)
+            groups.setdefault(home, []).extend(in_steps(possible(table), self.step) or 0 for table in tables)
+        most = 1 if rules.one_l3 and not self.patterns.l3s_are_outer else rules.numa_most
+        total = self.demand.cpus // self.step
+        return [Shares(tuple(sizes), total, rules.numa_least, most) for sizes in groups.values() if any(sizes)]
 
     def cost(self, pattern: Pattern, window: Window) -> int | None:
         """The least packed cost of the request on the pattern; ``None`` where it does not fit."""
@@ -149,7 +171,7 @@ def optimum(problem: Problem, demand: Demand) -> int | None:
     """The one best allocation of a request, as a mask; ``None`` where tables do not settle it.
 
     They do not where spans cross (an L3 over parts of NUMA nodes, a NUMA node over sockets), where there are too
-    many patterns, where no even split exists, and where nothing can be placed at all.
+    many patterns, where cores of unequal size are to be split evenly, and where nothing can be placed at all.
     """
     found: list[Found] = []
     for parts in _core_type_choices(demand):
@@ -210,7 +232,8 @@ def _metrics(tables: Tables, row: Pattern, cost: int) -> Metrics:
     """All metrics of a pattern with a packed cost, in their order."""
     spans = tables.patterns.metrics(np.array([row]))
     types = len({part.core_type for kind in tables.patterns.kinds for node in kind.nodes for part in node})
-    known = {name: int(column[0]) for name, column in spans.items()} | {"unevenness": 0, "core_types": types}
+    known = {name: int(column[0]) for name, column in spans.items()} | {"unevenness": tables.unevenness}
+    known["core_types"] = types
     packing = tables.costs.packing
     known |= {name: packing.value(name, cost) for name in packing.largest}
     return {name: known[name] for name in slots(tables.demand.request) if name is not None}

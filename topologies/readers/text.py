@@ -27,6 +27,8 @@ def read_file(path: Path) -> str:
             return decode(_read_bounded(stream))
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
+    except ValueError:
+        raise BadInputError("is not a path", file=repr(str(path))) from None
     except BadInputError as error:
         raise error.within(str(path)) from None
 
