@@ -75,9 +75,9 @@ class Tables:
             largest = max(len(table) for tables in self.nodes for table in tables)
             return [Window(1, min(self.demand.cpus, largest) - 1)]
         step, width = self.step, self._width
-        leasts = (
-            {least for shares in self._universes for least in shares.windows(nodes, width)} if width else set()
-        )
+        if width is None:
+            return []
+        leasts = {least for shares in self._universes for least in shares.windows(nodes, width)}
         return [Window(least * step, width * step) for least in sorted(leasts)]
 
     @property
