@@ -17,7 +17,7 @@ from tests.solver.machines import KINDS, PREFERENCES, Case, joint_case, single_c
 
 CHUNK = 100
 SINGLE = range(int(os.environ.get("CPUSAT_BRUTE_FORCE_CHUNKS", "24")))
-JOINT = range(int(os.environ.get("CPUSAT_BRUTE_FORCE_JOINT_CHUNKS", "5")))
+JOINT = range(int(os.environ.get("CPUSAT_BRUTE_FORCE_JOINT_CHUNKS", "4")))
 LONG = 60.0
 """A time limit that no small machine reaches: what is asked for here are proofs."""
 

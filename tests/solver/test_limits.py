@@ -122,7 +122,7 @@ def test_bad_input_is_refused_with_place_and_reason(call, message, engine):
 
 @pytest.mark.parametrize("limit", [float("nan"), float("inf"), -1, -0.001, float("-inf")])
 def test_time_limits_that_are_no_time_are_refused(limit):
-    with pytest.raises(BadInputError, match="time_limit must be 0 or more seconds"):
+    with pytest.raises(BadInputError, match=r"time_limit.*seconds"):
         solve(SMALL, Request(cpus=1), time_limit=limit)
 
 
