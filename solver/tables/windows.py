@@ -52,8 +52,9 @@ class Shares:
         A window whose upper end all shares would have to reach is left out: the next one holds them too.
         """
         feasible = self._feasible(width)
-        column = feasible[:, nodes - 1] if nodes <= feasible.shape[1] else []
-        leasts = [least for least, good in enumerate(column, start=1) if good]
+        if nodes > feasible.shape[1]:
+            return []
+        leasts: list[int] = (np.flatnonzero(feasible[:, nodes - 1]) + 1).tolist()
         return [least for least in leasts if self.total != nodes * (least + width)]
 
     def _feasible(self, width: int) -> Grid:
