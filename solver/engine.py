@@ -160,7 +160,7 @@ class _Run:
         best = min(answers, key=lambda answer: rank(self.problem, answer))
         if not outcome.proven:
             result = placed(self.problem, "feasible", best, greedy)
-            return result.model_copy(update={"bounds": dict(outcome.bounds)})
+            return result.model_copy(update={"bounds": dict.fromkeys(best.metrics) | dict(outcome.bounds)})
         if best is not exact:
             raise DefectError(f"{exact} was called optimal, but greedy found {greedy}")
         return placed(self.problem, "optimal", best, greedy).model_copy(update={"proof": outcome.proof})
