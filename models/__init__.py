@@ -2,7 +2,7 @@
 
 from models.allocation import Allocation, Infeasible, Metrics, Nearest, Result, Rule
 from models.cpuset import MAX_CPU, CPUSet, format_cpuset, format_mask, from_mask, parse_cpuset, to_mask
-from models.errors import BadInputError, CpusatError, DefectError, InfeasibleError
+from models.errors import BadInputError, CpusatError, DefectError, InfeasibleError, UnknownError
 from models.request import Claim, Constraint, Level, Preference, Request
 from models.topology import CPU, Device, NUMANode, Topology
 
@@ -28,6 +28,7 @@ __all__ = [
     "Result",
     "Rule",
     "Topology",
+    "UnknownError",
     "format_cpuset",
     "format_mask",
     "from_mask",

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from models.cpuset import CPUSet
-from models.errors import InfeasibleError
+from models.errors import InfeasibleError, UnknownError
 from models.request import Policy
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -43,12 +43,19 @@ class Rule(_Value):
 
 
 class Nearest(_Value):
-    """The nearest request that would be placed: what to change, from what to what."""
+    """The nearest wish that would be placed: what to change, from what to what.
+
+    ``request`` is empty where a constraint is to be left out.
+    """
 
     request: str
     option: str
     asked: str
     instead: str
+
+    def __str__(self) -> str:
+        whose = f"Request {self.request!r}" if self.request else "The claim"
+        return f"{whose} would be placed with {self.option} {self.instead}"
 
 
 class Infeasible(_Value):
@@ -59,10 +66,9 @@ class Infeasible(_Value):
 
     def __str__(self) -> str:
         clash = "; ".join(rule.text for rule in self.rules)
-        if self.nearest is None:
-            return clash
-        near = self.nearest
-        return f"{clash}. Request {near.request!r} would be placed with {near.option} {near.instead}"
+        if len(self.rules) > 1:
+            clash += "; not all of this together"
+        return clash if self.nearest is None else f"{clash}. {self.nearest}"
 
 
 class Result(_Value):
@@ -87,7 +93,9 @@ class Result(_Value):
     solve_ms: float = 0.0
 
     def require(self) -> tuple[Allocation, ...]:
-        """The allocations; raises ``InfeasibleError`` when there are none because of a clash or lack of time."""
-        if self.allocations:
-            return self.allocations
-        raise InfeasibleError(self.infeasible or Infeasible(rules=()))
+        """The allocations. Raises ``InfeasibleError`` when there can be none, ``UnknownError`` for lack of time."""
+        if self.infeasible is not None:
+            raise InfeasibleError(self.infeasible)
+        if not self.allocations:
+            raise UnknownError("; ".join(self.notes) or "nothing was found in time")
+        return self.allocations

@@ -5,7 +5,7 @@ form is what ``taskset`` takes.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ MAX_CPU = 65_535
 """Highest CPU number we read: eight times the largest NR_CPUS of any kernel, small enough to expand safely."""
 
 _MAX_TEXT = 1_000_000
+_MOST_NAMED = 4 * MAX_CPU
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(\d{1,6})(?:/(\d{1,6}))?)?", re.ASCII)
 
 
@@ -27,12 +28,18 @@ def parse_cpuset(text: str) -> frozenset[int]:
     if len(text) > _MAX_TEXT:
         raise ValueError(f"CPU list of {len(text)} characters is too long")
     parts = [part.strip() for part in text.strip(" \t\r\n\0").split(",")]
-    if parts == [""]:
-        return frozenset()
-    return frozenset(cpu for part in parts for cpu in _parse_range(part))
+    cpus: set[int] = set()
+    named = 0
+    for part in parts if parts != [""] else []:
+        found = _parse_range(part)
+        named += len(found)
+        if named > _MOST_NAMED:
+            raise ValueError("CPU list names the same CPUs again and again")
+        cpus.update(found)
+    return frozenset(cpus)
 
 
-def _parse_range(part: str) -> Iterable[int]:
+def _parse_range(part: str) -> Sequence[int]:
     match = _RANGE.fullmatch(part)
     if match is None:
         raise ValueError(f"{part[:40]!r} is not a CPU number or a range such as 0-3")
@@ -49,7 +56,7 @@ def _parse_range(part: str) -> Iterable[int]:
         raise ValueError(f"stride in {part[:40]!r} must be at least 1")
     if group is None:
         return range(first, last + 1, step)
-    return (cpu for cpu in range(first, last + 1) if (cpu - first) % group < step)
+    return [cpu for cpu in range(first, last + 1) if (cpu - first) % group < step]
 
 
 def format_cpuset(cpus: Iterable[int]) -> str:

@@ -49,5 +49,9 @@ class InfeasibleError(CpusatError):
         super().__init__(str(infeasible))
 
 
+class UnknownError(CpusatError):
+    """Neither an allocation nor a proof that there is none was found in time."""
+
+
 class DefectError(CpusatError):
     """Our own answer failed our own check: a bug, never the caller's mistake."""

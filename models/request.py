@@ -10,7 +10,7 @@ from models.cpuset import MAX_CPU, CPUSet
 Policy = Literal["packed", "distributed"]
 Level = Literal["numa", "socket", "l3"]
 CoreType = Literal["standard", "performance", "efficiency"]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[^\s\x00-\x20\x7f]+$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^\S+$")]
 Preference = Literal["policy", "numa_min", "near", "align_by_socket", "prefer_l3", "threads"]
 
 MAX_REQUESTS = 64

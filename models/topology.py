@@ -10,6 +10,9 @@ from models.errors import BadInputError
 from models.request import Constraints, CoreType, Name, Requests, check_names
 
 Id = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
+NUMAId = Annotated[int, Field(ge=0, le=MAX_CPU, strict=True)]
+"""NUMA nodes are listed as CPUs are (``cpuset.mems``), within the same bounds."""
+
 Distance = Annotated[int, Field(ge=0, le=255, strict=True)]
 """An ACPI SLIT entry: one byte, 10 is local."""
 
@@ -30,7 +33,7 @@ class CPU(_Document):
     socket: Id = 0
     die: Id | None = None
     cluster: Id | None = None
-    numa: Id | None = None
+    numa: NUMAId | None = None
     l3: Id | None = None
     core_type: CoreType = "standard"
 
@@ -38,7 +41,7 @@ class CPU(_Document):
 class NUMANode(_Document):
     """A NUMA node, with or without CPUs. ``distances``: to each node's id, itself included; empty if unknown."""
 
-    id: Id
+    id: NUMAId
     distances: dict[Annotated[int, Field(ge=0)], Distance] = {}
 
 
@@ -48,7 +51,7 @@ class Device(_Document):
     name: Name
     pci: str | None = None
     pci_root: str | None = None
-    numa: Id | None = None
+    numa: NUMAId | None = None
     local_cpus: CPUSet | None = None
 
 

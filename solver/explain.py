@@ -1,6 +1,6 @@
 """Why nothing can be placed: the clashing rules with their numbers, minimal, and what would be placed instead."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -45,7 +45,8 @@ def _minimal_clash(problem: Problem, feasible: Oracle) -> list[Wish]:
         if feasible(*_with_only(problem, rest)) is False:
             kept = rest
     options = [wish for wish in kept if wish.option != "cpus"]
-    return options if len({wish.request for wish in kept} - {None}) == 1 and options else kept
+    alone = all(wish.request == kept[0].request for wish in kept)
+    return options if alone and options else kept
 
 
 def _wishes(problem: Problem) -> Iterator[Wish]:
@@ -111,44 +112,42 @@ def _rule(problem: Problem, wish: Wish) -> Rule:
     most = max(sizes.bit_length() - 1, 0)
     where = _where(request, wish.option)
     name = f"{request.name}: " if len(problem.requests) > 1 else ""
-    text = f"{name}{request.cpus} CPUs{where} asked, {most} CPUs{where} free"
+    text = f"{name}{_count(request.cpus, 'CPU')}{where} asked, {_count(most, 'CPU')}{where} free"
     if request.cpus <= most:
         near = [size for size in (_below(sizes, request.cpus), _above(sizes, request.cpus)) if size]
-        possible = "" if sizes >> request.cpus & 1 else f", possible are {' and '.join(map(str, near))}"
+        possible = "" if sizes >> request.cpus & 1 else f", possible: {' and '.join(map(str, near))}"
         text += possible
     return Rule(name=wish.option, request=request.name, text=text, asked=request.cpus, available=most)
 
 
 def _where(request: Request, option: str) -> str:
     """The place where a rule wants the CPUs, after the word CPUs."""
-    match option:
-        case "within":
-            return f" within {format_cpuset(request.within or ())}"
-        case "numa_ids":
-            return f" in NUMA nodes {format_cpuset(request.numa_ids or ())}"
-        case "core_type":
-            return f" in {request.core_type} cores"
-        case "numa_max":
-            return f" in at most {request.numa_max} NUMA nodes"
-        case "full_cores":
-            return " in whole cores"
-        case "strict policy":
-            return " in even shares"
-        case "strict numa_min":
-            return f" in at least {request.numa_min} NUMA nodes"
-        case "strict near":
-            return f" near {request.near}"
-        case "strict align_by_socket":
-            return " in one socket"
-        case "strict prefer_l3":
-            return " in one L3"
-        case "strict threads":
-            return " on cores of their own"
-    return ""
+    places: dict[str, Callable[[], str]] = {
+        "within": lambda: f"within {format_cpuset(request.within or ())}",
+        "numa_ids": lambda: f"in {_counted_node(request.numa_ids or ())}",
+        "core_type": lambda: f"in {request.core_type} cores",
+        "numa_max": lambda: f"in at most {_count(request.numa_max or 1, 'NUMA node')}",
+        "full_cores": lambda: "in whole cores",
+        "strict policy": lambda: "in even shares",
+        "strict numa_min": lambda: f"in at least {_count(request.numa_min or 1, 'NUMA node')}",
+        "strict near": lambda: f"near {request.near}",
+        "strict align_by_socket": lambda: "in one socket",
+        "strict prefer_l3": lambda: "in one L3",
+        "strict threads": lambda: "on cores of their own",
+    }
+    return f" {places[option]()}" if option in places else ""
+
+
+def _count(number: int | str, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _counted_node(ids: Collection[int]) -> str:
+    return f"NUMA node{'' if len(ids) == 1 else 's'} {format_cpuset(ids)}"
 
 
 def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -> Nearest | None:
-    """The largest smaller size with the same options, else the smallest larger one, else one option less."""
+    """The largest smaller size with the same options, else the smallest larger one, else one wish less."""
     concerned = list(concerned)
     for pick in (_smaller, _larger):
         for request in concerned:
@@ -160,6 +159,10 @@ def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -
         for option in _options_of(request):
             if feasible(_replaced(problem, request, _without(request, [option])), problem.constraints):
                 return Nearest(request=request.name, option=option, asked="set", instead="left out")
+    for constraint in problem.constraints:
+        if feasible(problem.requests, [rule for rule in problem.constraints if rule is not constraint]):
+            kind = "match" if constraint.match else "distinct"
+            return Nearest(request="", option=kind, asked=constraint.level, instead="left out")
     return None
 
 

@@ -3,6 +3,7 @@
 CPUs of a core are interchangeable unless the requests' own rules tell them apart; then each is a lot of its own.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from solver.cpsat.search import Expr, Search
 from solver.cpsat.spans import SpanModel
 from solver.cpsat.ties import more_first, smallest_list
 from solver.problem import Demand, Problem
-from solver.tables.blocks import blocks_of
+from solver.tables.blocks import Block, blocks_of
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,30 @@ class RequestModel:
             yield self.spans.l3s
 
     def _shares(self, search: Search) -> Iterator[list[tuple[Expr, int]]]:
-        """Shares by NUMA node, by L3, then by core and by CPU in blocks neither left alone nor used up."""
+        """Shares by NUMA node, by L3, then by core and by CPU where those leave a choice."""
         blocks = list(zip(self.spans.blocks, self.spans.takes, strict=True))
         yield self._by_domain([(block.numa, take) for block, take in blocks])
-        yield self._by_domain([(-1 if block.l3 is None else block.l3, take) for block, take in blocks])
-        open_blocks = [block for block, take in blocks if 0 < search.value(take) < block.mask.bit_count()]
-        cores = sorted((part for block in open_blocks for part in block.parts), key=lambda part: part.core)
+        yield self._by_domain([(block.place[-1], take) for block, take in blocks])
+        cores = sorted((part for block in self._open(search) for part in block.parts), key=lambda part: part.core)
         yield [(self.taken[part.core], part.size) for part in cores]
         yield [(take, 1) for lot, take in sorted(self.lots, key=lambda pair: pair[0].cpus) if len(lot.cpus) == 1]
+
+    def _open(self, search: Search) -> list[Block]:
+        """Blocks in NUMA nodes and L3s neither left alone nor used up: the shares settled fix the others."""
+        taken, size = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+        for block, take in zip(self.spans.blocks, self.spans.takes, strict=True):
+            for domain in _domains(block):
+                taken[domain] += search.value(take)
+                size[domain] += block.mask.bit_count()
+        part = {domain for domain in taken if 0 < taken[domain] < size[domain]}
+        return [block for block in self.spans.blocks if part.issuperset(_domains(block))]
 
     def _by_domain(self, takes: Sequence[tuple[int, Expr]]) -> list[tuple[Expr, int]]:
         shares: dict[int, Expr] = {}
         for domain, take in takes:
             shares[domain] = shares.get(domain, 0) + take
         return [(shares[domain], self.demand.cpus) for domain in sorted(shares)]
+
+
+def _domains(block: Block) -> tuple[tuple[str, int], tuple[str, int]]:
+    return ("numa", block.numa), ("l3", block.place[-1])

@@ -48,29 +48,16 @@ def test_one_request_gets_exactly_the_best_cpus(chunk):
 
 @pytest.mark.parametrize("chunk", JOINT)
 def test_requests_placed_together_get_exactly_the_best_cpus(chunk):
-    wrong = complaints(chunk, joint_case, disagreements)
-    known = tuple(f"seed {seed} " for seed in NOT_THE_FIRST)
-    assert [text for text in wrong if not text.startswith(known)] == []
+    assert complaints(chunk, joint_case, disagreements) == []
 
 
-NOT_THE_FIRST = frozenset({339, 457})
-"""Joint answers with the best metrics that the tie rule would not choose."""
-
-OPEN_BLOCKS = (
-    "the tie rule by core skips blocks that the latest solution leaves empty or uses up, but where an L3 holds "
-    "several blocks (core types, sockets) its share does not settle theirs"
-)
-
-
-@pytest.mark.xfail(strict=True, reason=OPEN_BLOCKS)
-@pytest.mark.parametrize("seed", sorted(NOT_THE_FIRST))
+@pytest.mark.parametrize("seed", [339, 457])
 def test_the_tie_rule_holds_where_an_l3_has_several_blocks(seed):
     case = joint_case(seed)
     best = brute_force(case.topology, case.free, case.requests, case.constraints)
     assert answer(case, engine="cpsat") == expected(best)
 
 
-@pytest.mark.xfail(strict=True, reason=OPEN_BLOCKS)
 def test_of_two_core_types_the_lowest_cpus_are_taken():
     kinds = ("performance", "efficiency", "performance")
     topology = Topology.model_validate(
