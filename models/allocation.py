@@ -93,7 +93,7 @@ class Result(_Value):
     solve_ms: float = 0.0
 
     def require(self) -> tuple[Allocation, ...]:
-        """The allocations. Raises ``InfeasibleError`` when there can be none, ``UnknownError`` for lack of time."""
+        """The allocations. Raises ``InfeasibleError`` if there can be none, ``UnknownError`` for lack of time."""
         if self.infeasible is not None:
             raise InfeasibleError(self.infeasible)
         if not self.allocations:

@@ -3,14 +3,21 @@
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from models.cpuset import MAX_CPU, CPUSet
+
+
+def _is_name(text: str) -> str:
+    if not 0 < len(text) <= 253 or len(text.split()) != 1 or text != text.strip():
+        raise ValueError("a name has 1 to 253 characters and no blanks")
+    return text
+
 
 Policy = Literal["packed", "distributed"]
 Level = Literal["numa", "socket", "l3"]
 CoreType = Literal["standard", "performance", "efficiency"]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^\S+$")]
+Name = Annotated[str, AfterValidator(_is_name)]
 Preference = Literal["policy", "numa_min", "near", "align_by_socket", "prefer_l3", "threads"]
 
 MAX_REQUESTS = 64

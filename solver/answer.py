@@ -10,7 +10,7 @@ from solver.problem import Problem
 from solver.verify import verify
 
 SHORTFALLS = {
-    "unevenness": "no even split was found: shares differ by {} CPUs more than they need to",
+    "unevenness": "no even split was found: shares differ by {} CPUs more than an even split allows",
     "floor_shortfall": "{} NUMA nodes fewer than numa_min asks for",
     "outside_near": "{} CPUs are not near",
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from models import Constraint, Infeasible, Nearest, Preference, Request, Rule, format_cpuset
 from solver.counting import placeable
@@ -129,7 +129,7 @@ def _where(request: Request, option: str) -> str:
         "numa_max": lambda: f"in at most {_count(request.numa_max or 1, 'NUMA node')}",
         "full_cores": lambda: "in whole cores",
         "strict policy": lambda: "in even shares",
-        "strict numa_min": lambda: f"in at least {_count(request.numa_min or 1, 'NUMA node')}",
+        "strict numa_min": lambda: f"in {_at_least(request.numa_min or 1)}",
         "strict near": lambda: f"near {request.near}",
         "strict align_by_socket": lambda: "in one socket",
         "strict prefer_l3": lambda: "in one L3",
@@ -138,8 +138,12 @@ def _where(request: Request, option: str) -> str:
     return f" {places[option]()}" if option in places else ""
 
 
-def _count(number: int | str, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _at_least(nodes: int | Literal["all"]) -> str:
+    return "all NUMA nodes" if nodes == "all" else f"at least {_count(nodes, 'NUMA node')}"
 
 
 def _counted_node(ids: Collection[int]) -> str:

@@ -176,7 +176,7 @@ def test_what_could_not_be_preferred_is_said():
         "6 CPUs are not near",
     )
     uneven = solve(machine, Request(cpus=5, policy="distributed"), free=parse_cpuset("0,2-3,6-7"))
-    assert uneven.notes == ("no even split was found: shares differ by 2 CPUs more than they need to",)
+    assert uneven.notes == ("no even split was found: shares differ by 2 CPUs more than an even split allows",)
 
 
 def test_answers_of_the_greedy_engine_do_not_import_the_solver():
