@@ -1,7 +1,16 @@
 """Plain values: CPU sets, machines, requests, allocations, errors. Imports nothing of ours."""
 
 from models.allocation import Allocation, Infeasible, Metrics, Nearest, Result, Rule
-from models.cpuset import MAX_CPU, CPUSet, format_cpuset, format_mask, from_mask, parse_cpuset, to_mask
+from models.cpuset import (
+    MAX_CPU,
+    CPUSet,
+    format_cpuset,
+    format_mask,
+    from_mask,
+    parse_cpuset,
+    read_cpuset,
+    to_mask,
+)
 from models.errors import BadInputError, CpusatError, DefectError, InfeasibleError, UnknownError
 from models.request import Claim, Constraint, Level, Preference, Request
 from models.topology import CPU, Device, NUMANode, Topology
@@ -33,5 +42,6 @@ __all__ = [
     "format_mask",
     "from_mask",
     "parse_cpuset",
+    "read_cpuset",
     "to_mask",
 ]

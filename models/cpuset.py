@@ -88,7 +88,8 @@ def format_mask(cpus: Iterable[int]) -> str:
     return hex(to_mask(cpus))
 
 
-def _validate(value: Any) -> frozenset[int]:  # noqa: ANN401 - pydantic hands in anything
+def read_cpuset(value: Any) -> frozenset[int]:  # noqa: ANN401 - callers and pydantic hand in anything
+    """CPUs given as a kernel list or as numbers. Raises ``ValueError`` for anything else."""
     if isinstance(value, str):
         return parse_cpuset(value)
     if isinstance(value, set | frozenset | list | tuple | range):
@@ -100,7 +101,7 @@ def _validate(value: Any) -> frozenset[int]:  # noqa: ANN401 - pydantic hands in
 
 CPUSet = Annotated[
     frozenset[int],
-    BeforeValidator(_validate),
+    BeforeValidator(read_cpuset),
     PlainSerializer(format_cpuset, return_type=str),
     WithJsonSchema({"type": "string", "description": "kernel CPU list", "examples": ["0-3,8", ""]}),
 ]

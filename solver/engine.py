@@ -15,6 +15,8 @@ from models import (
     Result,
     Topology,
     format_cpuset,
+    from_mask,
+    read_cpuset,
     to_mask,
 )
 from models.allocation import Engine
@@ -42,7 +44,7 @@ def solve(
     requests: Request | Sequence[Request] | None = None,
     *,
     constraints: Sequence[Constraint] | None = None,
-    free: Iterable[int] | None = None,
+    free: Iterable[int] | str | None = None,
     engine: EngineChoice = "auto",
     time_limit: float = 1.0,
     workers: int = 1,
@@ -58,7 +60,7 @@ def solve(
     """
     prepared = topology if isinstance(topology, Prepared) else Prepared(topology)
     claim = _claim(prepared.topology, requests, constraints)
-    available = _free(prepared.topology, free)
+    available = _free(prepared, free)
     if not 0 <= time_limit < float("inf"):
         raise BadInputError(f"{time_limit} is not a number of seconds, 0 or more", place="time_limit")
     if workers < 1:
@@ -89,15 +91,18 @@ def _claim(
         raise BadInputError.from_pydantic(error) from None
 
 
-def _free(topology: Topology, free: Iterable[int] | None) -> int:
+def _free(prepared: Prepared, free: Iterable[int] | str | None) -> int:
     if free is None:
-        return to_mask(topology.free)
-    if topology.held:
+        return to_mask(prepared.topology.free)
+    if prepared.topology.held:
         raise BadInputError("give either free CPUs or held ones, not both", place="free")
-    given = frozenset(free)
-    if missing := given - topology.online:
-        raise BadInputError(f"CPUs {format_cpuset(missing)} are not online", place="free")
-    return to_mask(given & topology.allocatable)
+    try:
+        given = to_mask(read_cpuset(free if isinstance(free, str) else frozenset(free)))
+    except (TypeError, ValueError) as error:
+        raise BadInputError(str(error), place="free") from None
+    if missing := given & ~prepared.machine.online:
+        raise BadInputError(f"CPUs {format_cpuset(from_mask(missing))} are not online", place="free")
+    return given & prepared.scorer.allocatable
 
 
 class _Run:

@@ -130,7 +130,7 @@ def _demand(prepared: Prepared, free: int, request: Request, matched: set[Level 
     if request.full_cores:
         allowed = sum(core.mask for core in machine.cores if core.mask & ~allowed == 0)
     unit = share_unit((core.mask for core in machine.cores), free, request)
-    enough = floor(topology, (node.mask for node in machine.numa_nodes), request)
+    enough = floor(prepared.scorer.allocatable, (node.mask for node in machine.numa_nodes), request)
     spans = _spans(request, enough, matched, has_l3s=bool(machine.l3s))
     return Demand(request, allowed, near, unit, enough, spans, _parts(machine, free, allowed, near))
 

@@ -7,7 +7,7 @@ masks here. The definitions are those of docs/model.md.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from models import Metrics, Request, Topology, to_mask
+from models import Metrics, Request, Topology, from_mask, to_mask
 
 REMOTE_DISTANCE = 20
 
@@ -54,6 +54,9 @@ class Scorer:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
+        self.allocatable = to_mask(topology.allocatable)
+        self.numa_of = {cpu.cpu: cpu.numa for cpu in topology.cpus}
+        self.distances = {node.id: node.distances for node in topology.numa_nodes}
         self.numa_nodes = _masks((cpu.numa, cpu.cpu) for cpu in topology.cpus)
         self.sockets = _masks((cpu.socket, cpu.cpu) for cpu in topology.cpus)
         self.cores = _masks((cpu.core, cpu.cpu) for cpu in topology.cpus)
@@ -83,6 +86,12 @@ class Scorer:
             else:
                 result[name] = METRICS[name](whole)
         return result
+
+    def distance(self, a: int | None, b: int | None) -> int:
+        """Distance between NUMA nodes, by id; remote where the document does not say."""
+        if a is None or b is None:
+            return REMOTE_DISTANCE
+        return self.distances[a].get(b, REMOTE_DISTANCE)
 
     def tie_key(self, taken: int) -> TieKey:
         """What tells equally good allocations apart; the smallest wins.
@@ -128,17 +137,16 @@ def share_unit(cores: Iterable[int], free: int, request: Request) -> int:
     return max((core.bit_count() for core in cores if core & ~free == 0), default=1)
 
 
-def floor(topology: Topology, numa_nodes: Iterable[int], request: Request) -> int:
+def floor(allocatable: int, numa_nodes: Iterable[int], request: Request) -> int:
     """How many NUMA nodes ``numa_min`` asks for; ``all`` means those with allocatable CPUs."""
     if request.numa_min != "all":
         return request.numa_min or 0
-    allocatable = to_mask(topology.allocatable)
     return sum(1 for mask in numa_nodes if mask & allocatable)
 
 
 def _floor_shortfall(view: _View) -> int:
     nodes = view.scorer.numa_nodes
-    return max(0, floor(view.scorer.topology, nodes, view.request) - view.span(nodes))
+    return max(0, floor(view.scorer.allocatable, nodes, view.request) - view.span(nodes))
 
 
 def _outside_near(view: _View) -> int:
@@ -147,11 +155,8 @@ def _outside_near(view: _View) -> int:
 
 
 def _numa_distance(view: _View) -> int:
-    topology = view.scorer.topology
-    used = {cpu.numa for cpu in topology.cpus if view.taken >> cpu.cpu & 1}
-    matrix: dict[int | None, dict[int, int]] = {node.id: node.distances for node in topology.numa_nodes}
-    pairs = ((a, b) for a in used for b in used if a != b)
-    return sum(REMOTE_DISTANCE if b is None else matrix.get(a, {}).get(b, REMOTE_DISTANCE) for a, b in pairs)
+    used = {view.scorer.numa_of[cpu] for cpu in from_mask(view.taken)}
+    return sum(view.scorer.distance(a, b) for a in used for b in used if a != b)
 
 
 def _doubled_threads(view: _View) -> int:

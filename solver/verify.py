@@ -63,7 +63,7 @@ def _size(view: _View) -> str:
 
 
 def _free(view: _View) -> str:
-    return view.outside(view.free & to_mask(view.scorer.topology.allocatable), "free")
+    return view.outside(view.free & view.scorer.allocatable, "free")
 
 
 def _within(view: _View) -> str:
