@@ -1,7 +1,7 @@
 """``solve``: poses the problem, asks the engines, judges their answers, and says what came out."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
@@ -156,18 +156,28 @@ class _Run:
 
     def _without_search(self, greedy: Answer | None) -> Result:
         if greedy is None:
-            return _nothing("greedy")
+            return _nothing("cpsat" if self.engine == "cpsat" else "greedy")
         late = f"a time limit of {self.time_limit:g} s left no time for CP-SAT: this is the greedy answer"
-        result = placed(self.problem, "feasible", greedy, greedy)
-        notes = result.notes if self.engine == "greedy" else (late, *result.notes)
-        return result.model_copy(update={"bounds": dict.fromkeys(greedy.metrics), "notes": notes})
+        notes = () if self.engine == "greedy" else (late,)
+        return self._unproven(greedy, greedy, {}, notes)
+
+    def _unproven(
+        self,
+        best: Answer,
+        greedy: Answer | None,
+        bounds: Mapping[str, int | None],
+        notes: tuple[str, ...],
+    ) -> Result:
+        result = placed(self.problem, "feasible", best, greedy)
+        known = dict.fromkeys(best.metrics) | dict(bounds)
+        return result.model_copy(update={"bounds": known, "notes": (*notes, *result.notes)})
 
     def _best(self, exact: Answer | None, greedy: Answer | None, outcome: Outcome) -> Result:
         answers = [answer for answer in (exact, greedy) if answer is not None]
         best = min(answers, key=lambda answer: rank(self.problem, answer))
         if not outcome.proven:
-            result = placed(self.problem, "feasible", best, greedy)
-            return result.model_copy(update={"bounds": dict.fromkeys(best.metrics) | dict(outcome.bounds)})
+            late = f"CP-SAT found nothing better in {self.time_limit:g} s: this is the greedy answer"
+            return self._unproven(best, greedy, outcome.bounds, (late,) if best is greedy else ())
         if best is not exact:
             raise DefectError(f"{exact} was called optimal, but greedy found {greedy}")
         return placed(self.problem, "optimal", best, greedy).model_copy(update={"proof": outcome.proof})
