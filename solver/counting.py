@@ -13,7 +13,7 @@ def placeable(demand: Demand) -> int:
     """Bit n is set when n CPUs could be placed by the request's rules, were it alone on the machine."""
     sizes = 0
     for parts in _universes(demand):
-        nodes = [_takes(demand, node) for node in _by(parts, "numa")]
+        nodes = [takes_of(demand, node) for node in _by(parts, "numa")]
         sizes |= _even_totals(nodes, demand) if demand.spans.even else _totals(nodes, demand.spans)
     return sizes & ~1
 
@@ -46,8 +46,8 @@ def _by(parts: Iterable[CorePart], level: str) -> list[list[CorePart]]:
     return list(groups.values())
 
 
-def _takes(demand: Demand, parts: Iterable[CorePart]) -> int:
-    """What can be taken from the cores of one NUMA node, at least one CPU."""
+def takes_of(demand: Demand, parts: Iterable[CorePart]) -> int:
+    """What can be taken from these cores, at least one CPU."""
     takes = 1
     for part in parts:
         if demand.request.full_cores:
@@ -84,11 +84,12 @@ def _sum(sets: Sequence[int]) -> int:
     """All sums of one element of each set."""
     total = 1
     for each in sets:
-        total = _union(total << shift for shift in _elements(each))
+        total = _union(total << shift for shift in elements(each))
     return total
 
 
-def _elements(bits: int) -> Iterator[int]:
+def elements(bits: int) -> Iterator[int]:
+    """The numbers in a set, in order."""
     while bits:
         yield (bits & -bits).bit_length() - 1
         bits &= bits - 1

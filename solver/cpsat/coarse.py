@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from solver.counting import elements, takes_of
 from solver.cpsat.expressions import dot
 from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
@@ -67,9 +68,8 @@ class CoarseModel:
 
     def _spans(self, position: int) -> SpanModel:
         demand = self.problem.demands[position]
-        costs = Costs(self.problem, demand, l3s_add_up=False)
         blocks = blocks_of(demand, by_l3=False)
-        sizes = [tuple(possible(costs.block(block.parts))) for block in blocks]
+        sizes = [(0, *elements(takes_of(demand, block.parts))) for block in blocks]
         spans = SpanModel(self.model, self.problem, demand, blocks, sizes)
         self.offers += [
             Offer(position, *each, demand.request.full_cores)
