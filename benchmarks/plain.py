@@ -12,6 +12,7 @@ from itertools import combinations
 from ortools.sat.python import cp_model
 
 from models import Metrics, Request, from_mask
+from solver.cpsat.search import Expr
 from solver.problem import Prepared
 from solver.score import slots
 
@@ -21,7 +22,7 @@ LARGEST_WEIGHT = 1 << 60
 
 @dataclass(frozen=True)
 class PlainAnswer:
-    """``metrics``: the shared scorer's, of the best answer; empty where there was none. ``sums``: solves it took."""
+    """``metrics`` of the best answer, by the shared scorer; none without one. ``sums``: solves it took."""
 
     metrics: Metrics
     proven: bool
@@ -32,7 +33,7 @@ class PlainAnswer:
 class _Metric:
     """A metric as an expression, and the most that it can be."""
 
-    expr: cp_model.LinearExprT
+    expr: Expr
     most: int
 
 
@@ -58,7 +59,7 @@ def solve_plain(prepared: Prepared, request: Request, free: int, time_limit: flo
     return PlainAnswer(metrics, proven, len(sums))
 
 
-def weighted_sums(metrics: Sequence[_Metric]) -> list[cp_model.LinearExprT]:
+def weighted_sums(metrics: Sequence[_Metric]) -> list[Expr]:
     """The metrics in as few sums as 64 bits hold, each metric outweighing all that come after it in its sum."""
     groups: list[list[_Metric]] = [[]]
     size = 1
@@ -71,7 +72,7 @@ def weighted_sums(metrics: Sequence[_Metric]) -> list[cp_model.LinearExprT]:
     return [_weighted(group) for group in groups]
 
 
-def _weighted(metrics: Sequence[_Metric]) -> cp_model.LinearExprT:
+def _weighted(metrics: Sequence[_Metric]) -> Expr:
     terms, weight = [], 1
     for metric in reversed(metrics):
         terms.append(weight * metric.expr)
@@ -153,7 +154,7 @@ class _Domain:
     """Whether it is used, how many CPUs are taken from it, and how many were free."""
 
     used: cp_model.IntVar
-    take: cp_model.LinearExprT
+    take: Expr
     free: int
 
 

@@ -17,7 +17,8 @@ from benchmarks.instances import Instance, instances, prepared
 from benchmarks.plain import solve_plain
 from benchmarks.speed_points import Point
 from benchmarks.timing import quantile, solve_nothing
-from models import Metrics, Policy, Request, from_mask
+from models import Metrics, Request, from_mask
+from models.request import Policy
 from solver import solve
 
 Answer = TypeVar("Answer")
@@ -129,7 +130,7 @@ def _in_turn(
     """Several runs of each engine, by turns, with an empty solve in every round."""
     runs: dict[str, list[Timed]] = {engine: [] for engine in engines}
     for _ in range(RUNS):
-        empty.append(_clocked(solve_nothing)[0])
+        empty.append(min(_clocked(solve_nothing)[0] for _ in range(RUNS)))
         for engine, done in runs.items():
             if not done or done[-1].total_ms < LONG_MS:
                 done.append(_ask(engine, question, limits))
