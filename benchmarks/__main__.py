@@ -9,6 +9,7 @@ from rich.table import Table
 
 from benchmarks import memory as memory_growth
 from benchmarks import proof as proof_time
+from benchmarks.commands import COMMANDS
 from topologies import catalog
 
 
@@ -55,6 +56,9 @@ def memory(machine: str, solves: int, engine: str) -> None:
     for done, resident in memory_growth.growth(machine, solves, engine):
         click.echo(f"{done:>7} solves  {resident:7.1f} MB")
 
+
+for command in COMMANDS:
+    main.add_command(command)
 
 if __name__ == "__main__":
     main()
