@@ -64,9 +64,9 @@ REFUSED = {
     "a floor of some": ({"numa_min": "some"}, "numa_min", "'all'"),
     "a ceiling of none": ({"numa_max": 0}, "numa_max", "greater than or equal to 1"),
     "a ceiling of all": ({"numa_max": "all"}, "numa_max", "valid integer"),
-    "a name with a space": ({"name": "my cpus"}, "name", "match pattern"),
-    "no name": ({"name": ""}, "name", "at least 1 character"),
-    "a name without end": ({"name": "x" * 254}, "name", "at most 253"),
+    "a name with a space": ({"name": "my cpus"}, "name", "no blanks"),
+    "no name": ({"name": ""}, "name", "1 to 253 characters"),
+    "a name without end": ({"name": "x" * 254}, "name", "1 to 253 characters"),
     "a CPU list that is none": ({"within": "0-x"}, "within", "'0-x' is not a CPU number"),
     "spread threads in whole cores": (
         {"threads": "spread", "full_cores": True},
