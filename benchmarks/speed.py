@@ -1,8 +1,8 @@
 """What an optimum costs in time: build, solve and total, engine beside engine, along one axis after the other.
 
 For a shared and noisy machine: engines take turns on each instance, each after a run that warms up; an instance
-counts with the median of its runs; an empty CP-SAT solve runs in between, and ratios are to that. The garbage
-collector rests while the clock runs.
+counts with the median of its runs; an empty CP-SAT solve runs in between, right after another one so that nothing
+is cold, and ratios are to that. The garbage collector rests while the clock runs.
 """
 
 import gc
@@ -130,7 +130,8 @@ def _in_turn(
     """Several runs of each engine, by turns, with an empty solve in every round."""
     runs: dict[str, list[Timed]] = {engine: [] for engine in engines}
     for _ in range(RUNS):
-        empty.append(min(_clocked(solve_nothing)[0] for _ in range(RUNS)))
+        solve_nothing()
+        empty.append(_clocked(solve_nothing)[0])
         for engine, done in runs.items():
             if not done or done[-1].total_ms < LONG_MS:
                 done.append(_ask(engine, question, limits))

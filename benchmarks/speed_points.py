@@ -1,6 +1,6 @@
 """What speed is measured on: machines that grow along one axis at a time, and the catalog."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from benchmarks.instances import OCCUPANCIES, prepared
@@ -99,5 +99,27 @@ def _cpus(machine: str) -> int:
 
 
 def thinned(points: Iterable[Point]) -> list[Point]:
-    """Every third point, and none above 256 CPUs: enough to see that all of it runs."""
-    return [point for point in list(points)[::3] if _cpus(point.machine) <= 256]
+    """Every third point, and none above 512 CPUs: enough to see that all of it runs."""
+    return [point for point in list(points)[::3] if _cpus(point.machine) <= MOST_CPUS]
+
+
+@dataclass(frozen=True)
+class Series:
+    """An axis: what its tables are called, its unit, its points, and how many instances each point is given."""
+
+    title: str
+    axis: str
+    points: Callable[[], list[Point]]
+    sets: int
+
+
+SERIES = {
+    "catalog": Series("every machine", "machine", of_catalog, 40),
+    "cpus": Series("CPUs, on 8 NUMA nodes", "CPUs", by_cpus, 12),
+    "numa": Series("NUMA nodes, of 512 CPUs", "NUMA nodes", by_numa_nodes, 9),
+    "l3": Series("L3s, of 512 CPUs on 8 NUMA nodes", "L3s", by_l3s, 9),
+    "requests": Series("requests together, on 256 CPUs", "requests", by_requests, 4),
+    "occupancy": Series("occupancies, of 256 CPUs", "held", by_occupancy, 12),
+    "plain": Series("beside a plain model", "CPUs", beside_plain, 3),
+}
+"""What a run measures, in this order. Fewer instances where solves run into their time limit."""
