@@ -26,7 +26,9 @@ PROGRESS = Console(stderr=True)
 @click.command()
 @MACHINES
 @click.option("--sets", default=24, show_default=True, help="Free sets per machine; each under all options.")
-@click.option("--cases", "most_cases", default=12, show_default=True, help="Cases of a wasted NUMA node to print.")
+@click.option(
+    "--cases", "most_cases", default=8, show_default=True, help="Cases of a wasted NUMA node to print, a policy."
+)
 @SEED
 @OUTPUT
 def quality(machines: tuple[str, ...], sets: int, most_cases: int, seed: int, output: str) -> None:
@@ -44,7 +46,9 @@ def quality(machines: tuple[str, ...], sets: int, most_cases: int, seed: int, ou
         return
     commands = [{"command": case.command, "greedy": case.greedy, "optimum": case.optimum} for case in cases]
     settings = {"machines": len(names), "sets": sets, "seed": seed}
-    reports.keep("quality", settings, rows=rows, by_machine=judging.by_machine(judged), cases=commands)
+    by_machine = judging.wasteful(judged, key=lambda one: one.instance.machine)
+    by_occupancy = judging.wasteful(judged, key=lambda one: one.instance.occupancy)
+    reports.keep("quality", settings, rows=rows, by_machine=by_machine, by_occupancy=by_occupancy, cases=commands)
 
 
 @click.command()
@@ -106,7 +110,7 @@ def joint(machines: tuple[str, ...], batches: int, time_limit: float, seed: int,
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/pictures"))
 def pictures(results: tuple[Path, ...], folder: Path) -> None:
     """Draw what quality, churn or joint printed with --output json. Needs the extra 'bench'."""
-    from benchmarks.pictures_quality import draw
+    from benchmarks.pictures import draw
 
     folder.mkdir(parents=True, exist_ok=True)
     for path in results:

@@ -1,9 +1,9 @@
 """One-shot quality: how far the kubelet's greedy is from the optimum, metric by metric."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.instances import Instance, instances, prepared, topology
+from benchmarks.instances import Instance, instances, prepared
 from benchmarks.spread import Excess, excess
 from models import Metrics, Request, Result, from_mask
 from solver import solve
@@ -150,15 +150,19 @@ def _share(flags: Iterable[bool]) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
-def by_machine(judged: Iterable[Judged]) -> dict[str, dict[str, float]]:
-    """Per machine with several NUMA nodes and per policy: share of cases in which greedy wastes a NUMA node."""
+def wasteful(judged: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str, dict[str, float]]:
+    """Per key and policy the share of cases in which greedy wastes a NUMA node.
+
+    On machines with several, without ``spread``: there the kubelet looks for free cores before all else, and NUMA
+    nodes are no mistake of its search.
+    """
     groups: dict[str, dict[str, list[bool]]] = {}
     for one in judged:
-        if one.greedy is not None:
-            policies = groups.setdefault(one.instance.machine, {})
+        if one.greedy is not None and one.option != "spread" and _has_numa(one.instance.machine):
+            policies = groups.setdefault(key(one), {})
             policies.setdefault(one.request.policy, []).append(one.nodes_wasted > 0)
-    return {
-        machine: {policy: _share(flags) for policy, flags in policies.items()}
-        for machine, policies in groups.items()
-        if len({cpu.numa for cpu in topology(machine).cpus}) > 1
-    }
+    return {name: {policy: _share(flags) for policy, flags in each.items()} for name, each in groups.items()}
+
+
+def _has_numa(machine: str) -> bool:
+    return len(prepared(machine).machine.numa_nodes) > 1

@@ -13,7 +13,6 @@ from benchmarks.cases import Case
 from benchmarks.provenance import provenance
 from benchmarks.spread import Excess
 
-
 SHARES = ("policy", "option", "cases", "greedy finds nothing", "proven %", "greedy not optimal %", "dominated %")
 EXCESS = ("policy", "option", "metric", "greedy above optimum %", "by: median / p95 / worst")
 JOINT = (
@@ -96,7 +95,7 @@ def show_quality(rows: Sequence[quality.Row]) -> None:
 
 def show_cases(cases: Sequence[Case]) -> None:
     """Commands to paste, one a line."""
-    click.echo("Greedy wastes a whole NUMA node here (paste to see):")
+    click.echo("\nGreedy wastes a whole NUMA node here (paste to see):")
     for case in cases:
         click.echo(f"# {case.optimum['numa_nodes']} NUMA nodes would do, greedy uses {case.greedy['numa_nodes']}")
         click.echo(case.command)

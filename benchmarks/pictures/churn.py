@@ -1,0 +1,132 @@
+"""Pictures of churn: metrics against occupancy, and over time."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from benchmarks.pictures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    footnote,
+    headline,
+    save,
+)
+
+COLOURS = {
+    "random": (GREY, ":"),
+    "first fit": (GREY, "--"),
+    "kubelet": (RED, "-"),
+    "kubelet, L3": (ORANGE, "-"),
+    "kubelet, hints": (PINK, "-"),
+    "optimal": (BLUE, "-"),
+    "optimal, loose": (SKY, "--"),
+    "fullest node": (GREEN, "-"),
+    "look-ahead": (BLACK, "-"),
+}
+"""Allocators that are drawn; what the kubelet does in warm colours, ours in cold ones."""
+
+
+class Panel(NamedTuple):
+    """A metric, what it means in words, and what it is multiplied with."""
+
+    metric: str
+    title: str
+    factor: float = 1.0
+
+
+PANELS = {
+    "any": (
+        Panel("fewest_numa", "claims on the fewest NUMA nodes, %\n(more is better)", 100),
+        Panel("extra_l3s", "L3s a claim spans beyond the fewest\n(less is better)"),
+        Panel("split_cores", "cores shared or partly free\n(less is better, log scale)"),
+        Panel("free_numa_nodes", "NUMA nodes free as a whole\n(more is better)"),
+        Panel("largest_on_numa", "largest claim that fits one NUMA node, CPUs\n(more is better)"),
+        Panel("largest_on_l3", "largest claim that fits one L3, CPUs\n(more is better)"),
+    ),
+    "one-node": (
+        Panel("refused_cpus", "CPUs refused, % of those asked for\n(less is better)", 100),
+        Panel("refused", "claims refused, %\n(less is better)", 100),
+        Panel("occupancy", "CPUs held, % of the machine\n(more is better)", 100),
+        Panel("extra_l3s", "L3s a claim spans beyond the fewest\n(less is better)"),
+        Panel("split_cores", "cores shared or partly free\n(less is better, log scale)"),
+        Panel("largest_on_numa", "largest claim that fits one NUMA node, CPUs\n(more is better)"),
+    ),
+}
+HEADLINES = {
+    "any": "A node under churn, claims may lie anywhere",
+    "one-node": "A node under churn, claims must lie on one NUMA node or are refused",
+}
+
+
+def draw(results: dict[str, Any], folder: Path) -> list[Path]:
+    """A picture per machine, mix and rule against occupancy, and one over time."""
+    keys = dict.fromkeys((row["machine"], row["mix"], row["rule"]) for row in results["rows"])
+    return [_curves(results, folder, *key) for key in keys] + [_over_time(results, folder, *next(iter(keys)))]
+
+
+def _rows(results: dict[str, Any], machine: str, mix: str, rule: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {name: [] for name in COLOURS}
+    for row in results["rows"]:
+        if (row["machine"], row["mix"], row["rule"]) == (machine, mix, rule) and row["allocator"] in found:
+            found[row["allocator"]].append(row)
+    return {name: sorted(rows, key=lambda row: row["occupancy"]) for name, rows in found.items() if rows}
+
+
+def _curves(results: dict[str, Any], folder: Path, machine: str, mix: str, rule: str) -> Path:
+    figure, grid = plt.subplots(2, 3, figsize=(13, 8))
+    rows = _rows(results, machine, mix, rule)
+    for axes, panel in zip(grid.flat, PANELS[rule], strict=True):
+        for name, each in rows.items():
+            _curve(axes, panel, name, each)
+        axes.set_title(panel.title)
+        axes.set_xlabel("CPUs that claims want to hold, % of the machine")
+        if panel.metric == "split_cores":
+            axes.set_yscale("log")
+    _finish(figure, results, HEADLINES[rule], f"{machine}, mix of sizes: {mix}.")
+    return save(figure, folder, f"churn-{machine.split('-', 1)[0]}-{mix}-{rule}")
+
+
+def _curve(axes: Axes, panel: Panel, name: str, rows: list[Any]) -> None:
+    colour, line = COLOURS[name]
+    places = [100 * row["occupancy"] for row in rows]
+    means, halves = zip(*(row["means"][panel.metric] for row in rows), strict=True)
+    values = [panel.factor * mean for mean in means]
+    widths = [panel.factor * half for half in halves]
+    low = [value - width for value, width in zip(values, widths, strict=True)]
+    high = [value + width for value, width in zip(values, widths, strict=True)]
+    axes.fill_between(places, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.plot(places, values, line, color=colour, label=name, marker="o", markersize=3)
+
+
+def _finish(figure: Any, results: dict[str, Any], title: str, machine: str) -> None:  # noqa: ANN401
+    seeds, arrivals = results["settings"]["seeds"], results["settings"]["arrivals"]
+    below = f"{machine} Each point: {seeds} traces of {arrivals} claims, the same for all; bands: 95 % confidence."
+    headline(figure, title, below)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, 0.03), fontsize=9)
+    footnote(figure, results, "kubelet: its static policy; fullest node, look-ahead: variants of optimal.")
+    figure.tight_layout(rect=(0, 0.075, 1, 1 - 0.75 / figure.get_figheight()))
+
+
+def _over_time(results: dict[str, Any], folder: Path, machine: str, mix: str, rule: str) -> Path:
+    rows = _rows(results, machine, mix, rule)
+    occupancy = sorted(row["occupancy"] for row in rows["kubelet"])[len(rows["kubelet"]) // 2]
+    figure, axes = plt.subplots(figsize=(11, 5.2))
+    for name, each in rows.items():
+        colour, line = COLOURS[name]
+        [values] = (row["largest_on_numa_by_period"] for row in each if row["occupancy"] == occupancy)
+        claims = [(period + 0.5) * results["settings"]["arrivals"] / len(values) for period in range(len(values))]
+        axes.plot(claims, values, line, color=colour, label=name)
+    axes.set_xlabel("claims that have arrived")
+    axes.set_ylabel("CPUs")
+    axes.set_title(f"largest claim that would fit one NUMA node, {100 * occupancy:.0f} % of CPUs wanted")
+    _finish(figure, results, "What would still fit, as a node ages", f"{machine}, mix of sizes: {mix}.")
+    return save(figure, folder, f"churn-{machine.split('-', 1)[0]}-{mix}-time")
