@@ -109,7 +109,7 @@ def joint(machines: tuple[str, ...], batches: int, time_limit: float, seed: int,
 @click.argument("results", type=click.Path(exists=True, dir_okay=False, path_type=Path), nargs=-1, required=True)
 @click.option("--to", "folder", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/pictures"))
 def pictures(results: tuple[Path, ...], folder: Path) -> None:
-    """Draw what quality, churn or joint printed with --output json. Needs the extra 'bench'."""
+    """Draw what quality, churn, joint or speed printed with --output json. Needs the extra 'bench'."""
     from benchmarks.pictures import draw
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """What an optimum costs in time: build, solve and total, engine beside engine, along one axis after the other.
 
 For a shared and noisy machine: engines take turns on each instance, each after a run that warms up; an instance
-counts with the median of its runs; an empty CP-SAT solve runs in between, right after another one so that nothing
-is cold, and ratios are to that. The garbage collector rests while the clock runs.
+counts with the median of its runs; empty CP-SAT solves run in between, and ratios are to those. The garbage
+collector rests while the clock runs.
 """
 
 import gc
@@ -23,7 +23,7 @@ from solver import solve
 
 Answer = TypeVar("Answer")
 
-RUNS = 3
+RUNS, EMPTY_RUNS = 3, 5
 LONG_MS = 100.0
 """What took this long is not run again: noise is small beside it."""
 
@@ -127,11 +127,10 @@ def _question(instance: Instance, point: Point, policy: Policy) -> Question:
 def _in_turn(
     question: Question, engines: Sequence[str], limits: Limits, empty: list[float]
 ) -> dict[str, list[Timed]]:
-    """Several runs of each engine, by turns, with an empty solve in every round."""
+    """Several runs of each engine, by turns, after some of an empty solve."""
+    empty.append(median(_clocked(solve_nothing)[0] for _ in range(EMPTY_RUNS)))
     runs: dict[str, list[Timed]] = {engine: [] for engine in engines}
     for _ in range(RUNS):
-        solve_nothing()
-        empty.append(_clocked(solve_nothing)[0])
         for engine, done in runs.items():
             if not done or done[-1].total_ms < LONG_MS:
                 done.append(_ask(engine, question, limits))

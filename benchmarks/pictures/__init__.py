@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pictures import churn, joint, quality
+from benchmarks.pictures import churn, joint, quality, speed
 from models import BadInputError
 
 Results = dict[str, Any]
@@ -15,6 +15,7 @@ PAINTERS: dict[str, Callable[[Results, Path], list[Path]]] = {
     "quality": quality.draw,
     "churn": churn.draw,
     "joint": joint.draw,
+    "speed": speed.draw,
 }
 
 
