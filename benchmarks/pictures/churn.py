@@ -1,5 +1,6 @@
 """Pictures of churn: metrics against occupancy, and over time."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +73,10 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     return [_curves(results, folder, *key) for key in keys] + [_over_time(results, folder, *next(iter(keys)))]
 
 
+def _name(*words: str) -> str:
+    return "-".join(["churn", *(re.sub("[^a-z0-9]+", "-", word) for word in words)])
+
+
 def _rows(results: dict[str, Any], machine: str, mix: str, rule: str) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name in COLOURS}
     for row in results["rows"]:
@@ -91,7 +96,7 @@ def _curves(results: dict[str, Any], folder: Path, machine: str, mix: str, rule:
         if panel.metric == "split_cores":
             axes.set_yscale("log")
     _finish(figure, results, HEADLINES[rule], f"{machine}, mix of sizes: {mix}.")
-    return save(figure, folder, f"churn-{machine.split('-', 1)[0]}-{mix}-{rule}")
+    return save(figure, folder, _name(machine, mix, rule))
 
 
 def _curve(axes: Axes, panel: Panel, name: str, rows: list[Any]) -> None:
@@ -129,4 +134,4 @@ def _over_time(results: dict[str, Any], folder: Path, machine: str, mix: str, ru
     axes.set_ylabel("CPUs")
     axes.set_title(f"largest claim that would fit one NUMA node, {100 * occupancy:.0f} % of CPUs wanted")
     _finish(figure, results, "What would still fit, as a node ages", f"{machine}, mix of sizes: {mix}.")
-    return save(figure, folder, f"churn-{machine.split('-', 1)[0]}-{mix}-time")
+    return save(figure, folder, _name(machine, mix, "time"))
