@@ -14,6 +14,7 @@ from rich.table import Table
 from benchmarks import cold_start, reports, speed_tables
 from benchmarks.speed import Limits, Row, measure
 from benchmarks.speed_points import SERIES, Point, beside_plain_catalog, thinned
+from models import BadInputError
 from models.request import Policy
 
 POLICIES: tuple[Policy, ...] = ("packed", "distributed")
@@ -91,10 +92,15 @@ def _measured(plan: Plan) -> tuple[list[Row], list[cold_start.ColdRow]]:
 
 
 def read(path: Path) -> tuple[list[Row], list[cold_start.ColdRow]]:
-    """Rows that were kept as JSON."""
-    document = json.loads(path.read_text())
-    rows = [Row(**row | {name: tuple(row[name]) for name in ("within", "differing")}) for row in document["rows"]]
-    return rows, [cold_start.ColdRow(**row) for row in document["cold"]]
+    """Rows that were kept as JSON. Raises ``BadInputError`` when the file holds none."""
+    try:
+        document = json.loads(path.read_text())
+        rows = [
+            Row(**row | {name: tuple(row[name]) for name in ("within", "differing")}) for row in document["rows"]
+        ]
+        return rows, [cold_start.ColdRow(**row) for row in document["cold"]]
+    except (ValueError, KeyError, TypeError):
+        raise BadInputError("not what --output json of speed prints", file=str(path)) from None
 
 
 def _show(sheet: speed_tables.Sheet, style: box.Box) -> None:

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from benchmarks.pictures.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, footnote, headline, save
 from benchmarks.speed import WITHIN_MS, Row
-from benchmarks.speed_points import LARGE
+from benchmarks.speed_points import LARGE, SERIES
 from benchmarks.speed_tables import targets_of
 
 POLICIES = ("packed", "distributed")
@@ -51,18 +51,18 @@ def _scaling(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 -
     if not found:
         return None
     figure, panels = plt.subplots(
-        2, len(found), figsize=(1 + 4.6 * len(found), 8.4), sharey=True, sharex="col", squeeze=False
+        2, len(found), figsize=(1 + 4 * len(found), 8.4), sharey=True, sharex="col", squeeze=False
     )
     for line, policy in zip(panels, POLICIES, strict=True):
         for axes, series in zip(line, found, strict=True):
             _scaling_panel(axes, [row for row in rows if row.policy == policy], series)
             axes.set_title(f"{policy} requests")
-        line[0].set_ylabel("milliseconds a request (log scale)")
+        line[0].set_ylabel("milliseconds (log scale)")
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(handles), bbox_to_anchor=(0.5, 0.025))
     headline(
         figure,
-        "How the time for one request grows with the machine",
+        "How the time of a solve grows with the machine, and with requests",
         "Lines are medians, bands go from the 10th to the 90th percentile. Lower is better.",
     )
     plain = results["settings"]["plain_limit"]
@@ -86,7 +86,7 @@ def _scaling_panel(axes: Axes, rows: list[Row], series: str) -> None:
             at, middle, low, high = zip(*points, strict=True)
             axes.plot(at, middle, engine.style, color=engine.colour, label=engine.label, marker="o", ms=3.5, lw=2)
             axes.fill_between(at, low, high, color=engine.colour, alpha=0.15, lw=0)
-    axes.set(xscale="log", yscale="log", xlabel=AXES[series])
+    axes.set(xscale="log", yscale="log", xlabel=SERIES[series].title)
     axes.xaxis.set_major_locator(FixedLocator(sorted({int(row.at) for row in mine})))
     axes.xaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
@@ -142,7 +142,7 @@ def _short(machine: str) -> str:
 
 
 def _proofs(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
-    series = [name for name in ("catalog", *AXES) if any(row.series == name for row in rows)]
+    series = [name for name in ("catalog", "cpus", "numa", "l3") if any(row.series == name for row in rows)]
     if not series:
         return None
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True)
@@ -166,7 +166,9 @@ def _proofs(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - 
         "How many solves have proven their optimum, and how soon",
         "Cumulative: solves that end by proof within so many milliseconds. Higher is better.",
     )
-    footnote(figure, results, "cpusat: every machine and axis; our CP-SAT model alone: the axes only.")
+    footnote(
+        figure, results, "Single requests. cpusat: every machine and axis; our CP-SAT model alone: the axes only."
+    )
     figure.tight_layout(rect=(0, 0.12, 1, 0.85))
     return figure
 

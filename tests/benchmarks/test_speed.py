@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import speed_points, speed_tables
+from benchmarks.__main__ import main
 from benchmarks.instances import instances, prepared
 from benchmarks.plain import PlainModel, solve_plain, weighted_sums
 from benchmarks.speed import Limits, Row, measure
@@ -91,3 +92,10 @@ def test_what_was_kept_can_be_shown_again(tmp_path):
     shown = CliRunner().invoke(speed, again, catch_exceptions=False)
     assert "growth" not in shown.stdout
     assert shown.stdout.count("| packed") >= len(document["rows"]) // 2
+
+
+def test_what_was_not_kept_by_speed_is_refused_in_one_line(tmp_path):
+    (tmp_path / "other.json").write_text('{"kind": "quality"}')
+    result = CliRunner().invoke(main, ["speed", "--from", str(tmp_path / "other.json")])
+    assert result.exit_code == 2
+    assert "not what --output json of speed prints" in result.output
