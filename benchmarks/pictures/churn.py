@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from benchmarks.pictures.style import (
     BLACK,
@@ -95,30 +97,33 @@ def _curves(results: dict[str, Any], folder: Path, machine: str, mix: str, rule:
         axes.set_xlabel("CPUs that claims want to hold, % of the machine")
         if panel.metric == "split_cores":
             axes.set_yscale("log")
-    _finish(figure, results, HEADLINES[rule], f"{machine}, mix of sizes: {mix}.")
+            axes.yaxis.set_major_formatter(ScalarFormatter())
+            axes.yaxis.set_minor_formatter(NullFormatter())
+    bands = "Bands: 95 % confidence of the difference to kubelet."
+    _finish(figure, results, HEADLINES[rule], f"{machine}, mix of sizes: {mix}. {bands}")
     return save(figure, folder, _name(machine, mix, rule))
 
 
 def _curve(axes: Axes, panel: Panel, name: str, rows: list[Any]) -> None:
     colour, line = COLOURS[name]
     places = [100 * row["occupancy"] for row in rows]
-    means, halves = zip(*(row["means"][panel.metric] for row in rows), strict=True)
-    values = [panel.factor * mean for mean in means]
-    widths = [panel.factor * half for half in halves]
-    low = [value - width for value, width in zip(values, widths, strict=True)]
+    values = [panel.factor * row["means"][panel.metric][0] for row in rows]
+    widths = [panel.factor * row["against_kubelet"].get(panel.metric, (0, 0))[1] for row in rows]
+    low = [max(0, value - width) for value, width in zip(values, widths, strict=True)]
     high = [value + width for value, width in zip(values, widths, strict=True)]
-    axes.fill_between(places, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.plot(places, values, line, color=colour, label=name, marker="o", markersize=3)
 
 
-def _finish(figure: Any, results: dict[str, Any], title: str, machine: str) -> None:  # noqa: ANN401
-    seeds, arrivals = results["settings"]["seeds"], results["settings"]["arrivals"]
-    below = f"{machine} Each point: {seeds} traces of {arrivals} claims, the same for all; bands: 95 % confidence."
+def _finish(figure: Figure, results: dict[str, Any], title: str, below: str) -> None:
     headline(figure, title, below)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, 0.03), fontsize=9)
-    footnote(figure, results, "kubelet: its static policy; fullest node, look-ahead: variants of optimal.")
-    figure.tight_layout(rect=(0, 0.075, 1, 1 - 0.75 / figure.get_figheight()))
+    height = figure.get_figheight()
+    figure.legend(handles, labels, loc="lower center", ncols=5, bbox_to_anchor=(0.5, 0.22 / height), fontsize=9)
+    seeds, arrivals = results["settings"]["seeds"], results["settings"]["arrivals"]
+    text = f"Means of {seeds} traces of {arrivals} claims, the same for all. kubelet: its static policy alone."
+    footnote(figure, results, text)
+    figure.tight_layout(rect=(0, 0.7 / height, 1, 1 - 0.75 / height))
 
 
 def _over_time(results: dict[str, Any], folder: Path, machine: str, mix: str, rule: str) -> Path:

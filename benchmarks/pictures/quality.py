@@ -34,7 +34,7 @@ def _metrics(results: dict[str, Any], folder: Path) -> Path:
     for axes, policy in zip(panels, ("packed", "distributed"), strict=True):
         rows = {row["option"]: row for row in results["rows"] if row["policy"] == policy}
         _panel(axes, policy, rows)
-    panels[1].legend(loc="lower right")
+    panels[1].legend(loc="upper right")
     headline(
         figure,
         "How often the kubelet's greedy takes more than the optimum",
