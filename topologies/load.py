@@ -89,7 +89,9 @@ def read_text(text: str, *, name: str = "") -> Topology:
     for pattern, read in _TEXT_FORMATS:
         if pattern.search(text[:_HEAD]):
             return read(text, name=name)
-    raise BadInputError("is neither a topology document (JSON), nor hwloc XML, nor output of lscpu -p, -e or -J")
+    raise BadInputError(
+        "this is no topology document (JSON), no hwloc XML, and no output of lscpu (plain, -p, -e, -J)"
+    )
 
 
 def _read_json(text: str, name: str) -> Topology:

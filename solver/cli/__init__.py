@@ -21,6 +21,9 @@ SUBCOMMANDS = {
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes: 128 plus the signal's number, as shells have it."""
 
+LONGEST = 400
+"""Characters of a usage error: click repeats what was typed, which may be anything."""
+
 
 class Failure(click.ClickException):
     """Bad input, as the user sees it: one line on standard error and an exit code."""
@@ -71,6 +74,8 @@ def failures() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
+    except click.UsageError as error:
+        raise _usage(error) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except BrokenPipeError as error:
@@ -81,6 +86,15 @@ def failures() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from error
     except Exception as error:
         raise _failure(error) from error
+
+
+def _usage(error: click.UsageError) -> click.ClickException:
+    """One line in place of click's three; the help that a command without arguments gives stays as it is."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error
+    message = error.format_message()
+    short = message if len(message) <= LONGEST else message[:LONGEST] + "..."
+    return Failure(f"{short} See '{error.ctx.command_path.strip()} --help'." if error.ctx else short)
 
 
 def _failure(error: Exception) -> Failure:
@@ -114,6 +128,11 @@ class Program(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(SUBCOMMANDS.items()))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options that stand before the subcommand."""
+        with failures():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the signature is click's
         """Run the subcommand."""
         with failures():
@@ -132,15 +151,24 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     ctx.exit()
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+VERSION = click.Option(
+    ["--version"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version.",
 )
-def main() -> None:
-    """Choose which CPUs of a machine a Kubernetes workload gets.
+
+main = Program(
+    "cpusat",
+    params=[VERSION],
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Choose which CPUs of a machine a Kubernetes workload gets.
 
     Exit codes: 0 placed, 1 infeasible, 2 bad input or usage, 3 a defect of cpusat, 4 unknown.
-    """
+    """,
+)
 
 
 def solve_command(args: Sequence[str] | None = None) -> None:

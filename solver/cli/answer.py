@@ -45,8 +45,13 @@ class Answer:
         if self.result.infeasible is not None:
             yield f"infeasible: {self.result.infeasible}"
         if self.result.status == "unknown":
-            yield "unknown: neither an answer nor a proof that there is none was found within the time limit"
-        yield from (f"note: {note}" for note in self.result.notes)
+            why = (
+                "; ".join(self.result.notes)
+                or "neither an answer nor a proof that there is none was found in time"
+            )
+            yield f"unknown: {why}"
+        else:
+            yield from (f"note: {note}" for note in self.result.notes)
 
     def _print_plain(self, form: str) -> None:
         for line in [as_json(self.result, self.comparison)] if form == "json" else as_lines(self.result, form):
@@ -67,6 +72,8 @@ class Answer:
             yield from report.meanings(self.result)
         if self.comparison is not None and form != "json":
             yield from report.comparison(self.comparison)
+        if placed and (explain or form != "json"):
+            yield from report.mixed(self.claim.requests)
         if explain and self.result.infeasible is not None:
             yield from report.clash(self.result.infeasible)
         if explain:

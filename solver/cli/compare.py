@@ -38,6 +38,11 @@ class Comparison:
             bound = value if self.best.status == "optimal" else self.best.bounds.get(metric)
             yield Row(metric, self.greedy.metrics.get(metric), value, bound, _proof(value, bound))
 
+    @property
+    def is_even(self) -> bool:
+        """Whether greedy found an answer, and one that is as good in every metric."""
+        return bool(self.greedy.allocations) and not any(row.gain for row in self.rows())
+
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON values; ``cpusets`` are the greedy answer's, by request."""
         cpusets = {given.request: format_cpuset(given.cpuset) for given in self.greedy.allocations}

@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from models import CPU, Topology, format_cpuset
+from solver.cli.cpu_list import CPUList
 from solver.cli.layout import Cell, Layout
+from solver.cli.machine import UNNAMED
 from topologies.shape import Shape
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_yellow", "bright_blue")
@@ -48,8 +50,8 @@ class Block:
 class Drawing:
     """A machine as rich draws it, as wide as the terminal.
 
-    ``owners`` says which CPU is held by whom, by default what the document holds; CPUs that it does not name are
-    reserved or free as the document says. Print it with ``rich.console.Console``.
+    ``owners`` says of CPUs what the legend calls them, by default who holds them in the document; CPUs that it
+    does not name are reserved or free as the document says. Print it with ``rich.console.Console``.
     """
 
     def __init__(self, topology: Topology, owners: Mapping[int, str] | None = None) -> None:
@@ -63,13 +65,14 @@ class Drawing:
         self.notes = _spanning(self.cpus)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        width = min(options.max_width, options.size.width)
         yield from self._heading()
-        yield from self._sockets(options.max_width)
+        yield from self._sockets(width)
         yield ""
         yield self._legend()
         for (what, domain), note in self.notes.items():
             yield Text(f"* {what} {domain} lies over {note}; each of them shows its part")
-        yield from _distances(self.topology, options.max_width)
+        yield from _distances(self.topology, width)
         yield from _devices(self.topology)
 
     def _heading(self) -> Iterator[RenderableType]:
@@ -134,17 +137,18 @@ class Drawing:
         reserved = self.topology.reserved - self.owners.keys()
         free = self.topology.online - reserved - self.owners.keys()
         rows = [(FREE, "free", free), (RESERVED, "reserved", reserved)]
-        rows += [(self.marks[owner], f"held by {plain(owner)}", frozenset(cpus)) for owner, cpus in owned.items()]
+        rows += [(self.marks[owner], plain(owner), frozenset(cpus)) for owner, cpus in owned.items()]
         table = Table.grid(padding=(0, 2, 0, 0))
         for mark, what, cpus in rows:
             if cpus:
-                table.add_row(Text(mark.glyph, mark.style), what, _many(len(cpus), "CPU"), format_cpuset(cpus))
+                table.add_row(Text(mark.glyph, mark.style), what, _many(len(cpus), "CPU"), CPUList(cpus))
         return table
 
 
 def holders(topology: Topology) -> dict[int, str]:
-    """Which CPU is held by which claim of the document."""
-    return {cpu: owner for owner, cpus in topology.held.items() for cpu in sorted(cpus)}
+    """Which CPU is held by which claim of the document, as the legend says it."""
+    named = {owner: "held" if owner == UNNAMED else f"held by {owner}" for owner in topology.held}
+    return {cpu: named[owner] for owner, cpus in topology.held.items() for cpu in sorted(cpus)}
 
 
 def plain(text: str) -> str:
@@ -220,10 +224,9 @@ def _devices(topology: Topology) -> Iterator[RenderableType]:
     table = Table("device", "PCI address", "PCI root", "NUMA node", "local CPUs", box=None, padding=(0, 2, 0, 0))
     for device in topology.devices:
         numa = "-" if device.numa is None else str(device.numa)
-        local = "-" if device.local_cpus is None else short(device.local_cpus, _LIST_WIDTH)
-        table.add_row(
-            *(Text(plain(i)) for i in (device.name, device.pci or "-", device.pci_root or "-", numa, local))
-        )
+        local = Text("-") if device.local_cpus is None else CPUList(device.local_cpus)
+        words = (device.name, device.pci or "-", device.pci_root or "-", numa)
+        table.add_row(*(Text(plain(word)) for word in words), local)
     yield table
 
 

@@ -9,8 +9,8 @@ from models import BadInputError, Topology, format_cpuset, parse_cpuset
 from topologies.readers.kubelet import read_cpu_manager_state
 from topologies.readers.text import read_file
 
-OTHERS = "others"
-"""Holder of CPUs of which ``--free`` says only that they are not free."""
+OTHERS, UNNAMED = "others", "held"
+"""Holders of CPUs of which ``--free`` says only that they are not free, and of those of a bare ``--held LIST``."""
 
 
 def overlaid(topology: Topology, reserved: str | None, held: Iterable[str]) -> Topology:
@@ -48,7 +48,7 @@ def _holdings(text: str) -> dict[str, frozenset[int]]:
         return read_cpu_manager_state(read_file(Path(text)), file=text)[0]
     name, named, cpus = text.rpartition("=")
     try:
-        return {name or "held": parse_cpuset(cpus)}
+        return {name or UNNAMED: parse_cpuset(cpus)}
     except ValueError as error:
         otherwise = "" if named else f", and there is no file {text[:80]!r}"
         raise BadInputError(f"{error}{otherwise}", place="--held") from None

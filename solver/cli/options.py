@@ -18,8 +18,7 @@ def _switch(name: str, text: str) -> click.Option:
     return click.Option([f"--{name}/--no-{name}"], default=None, help=text)
 
 
-MACHINE = (
-    click.Option(["--topology"], metavar="SOURCE", required=True, help="The machine; see SOURCE below."),
+OVERLAYS = (
     click.Option(["--reserved"], metavar=LIST, help="CPUs kept for the system, instead of those in the document."),
     click.Option(
         ["--held"],
@@ -27,6 +26,10 @@ MACHINE = (
         multiple=True,
         help="CPUs of a live claim, or a kubelet's cpu_manager_state; besides those in the document.",
     ),
+)
+MACHINE = (
+    click.Option(["--topology"], metavar="SOURCE", required=True, help="The machine; see SOURCE below."),
+    *OVERLAYS,
     click.Option(["--free"], metavar=LIST, help="The CPUs that are free, whatever the document says is held."),
 )
 REQUEST = (

@@ -16,7 +16,7 @@ _LINES: dict[str, tuple[str, Callable[[Allocation], list[str]]]] = {
         "{}/",
         lambda given: [
             f"cpuset.cpus={format_cpuset(given.cpuset)}",
-            f"cpuset.mems={format_cpuset(given.mems)}",
+            *([f"cpuset.mems={format_cpuset(given.mems)}"] if given.mems else []),
         ],
     ),
 }

@@ -8,11 +8,12 @@ from rich.text import Text
 
 from models import Infeasible, Request, Result, Topology, format_cpuset
 from solver.cli.compare import Comparison, Row
+from solver.cli.cpu_list import CPUList
 from solver.cli.draw import Drawing, holders, plain
 from solver.score import joint_slots, slots
 
 MEANING = {
-    "unevenness": "CPUs by which shares of NUMA nodes differ, beyond what cannot be avoided",
+    "unevenness": "CPUs by which shares of NUMA nodes differ, beyond one CPU (with full_cores, one core)",
     "floor_shortfall": "NUMA nodes missing to numa_min",
     "outside_near": "CPUs that are not near",
     "numa_nodes": "NUMA nodes that the CPUs lie in",
@@ -29,17 +30,18 @@ MEANING = {
 }
 """Metric to what it counts; lower is better in all of them."""
 
-PROOF = {"tables": "proven by exact tables", "search": "proven by search", None: "not proven optimal"}
+PROOF = {"tables": "proven by exact tables", "search": "proven by search"}
 
 
 def answer(result: Result) -> Iterator[RenderableType]:
     """How good the answer is, and each request's CPUs."""
     took = result.build_ms + result.solve_ms
-    yield Text(f"{result.status} ({PROOF[result.proof]}), given by {result.engine}, {took:.1f} ms\n", style="bold")
+    how = PROOF[result.proof] if result.proof else f"not proven optimal, given by {result.engine}"
+    yield Text(f"{result.status}, {how}, {took:.1f} ms\n", style="bold")
     table = _table("request", "policy", ">CPUs", "mems", "cpuset")
     for given in result.allocations:
         size, mems = str(len(given.cpuset)), format_cpuset(given.mems) or "-"
-        table.add_row(plain(given.request), given.policy, size, mems, Text(format_cpuset(given.cpuset), "green"))
+        table.add_row(plain(given.request), given.policy, size, mems, CPUList(given.cpuset, "green"))
     yield table
 
 
@@ -93,8 +95,24 @@ def comparison(compared: Comparison) -> Iterator[RenderableType]:
     yield Text()
     cpusets = _table("greedy would give", "cpuset")
     for given in compared.greedy.allocations:
-        cpusets.add_row(plain(given.request), format_cpuset(given.cpuset))
+        cpusets.add_row(plain(given.request), CPUList(given.cpuset))
     yield cpusets if compared.greedy.allocations else Text("greedy finds nothing")
+    if compared.is_even:
+        yield Text(f"\nThe greedy answer is as good as the {_name_of_best(compared)} one: no metric differs.")
+
+
+def mixed(requests: Sequence[Request]) -> Iterator[RenderableType]:
+    """What a metric of several names adds up: which of them is whose."""
+    gap = "\n"
+    for slot, name in joint_slots(requests):
+        if "+" in name:
+            parts = (f"{one} of {_whose(one, slot, requests)}" for one in name.split("+"))
+            yield Text(f"{gap}{name} adds up {' and '.join(parts)}.")
+            gap = ""
+
+
+def _whose(metric: str, slot: int, requests: Sequence[Request]) -> str:
+    return ", ".join(plain(request.name) for request in requests if slots(request)[slot] == metric)
 
 
 def _name_of_best(compared: Comparison) -> str:
@@ -113,7 +131,7 @@ def _proof(row: Row) -> str:
 
 def drawing(topology: Topology, result: Result) -> Iterator[RenderableType]:
     """The machine, with who holds what before and after."""
-    placed = {cpu: f"request {given.request}" for given in result.allocations for cpu in sorted(given.cpuset)}
+    placed = {cpu: f"given to {given.request}" for given in result.allocations for cpu in sorted(given.cpuset)}
     yield Text()
     yield Drawing(topology, placed | holders(topology))
 

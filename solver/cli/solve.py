@@ -5,35 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solver.cli import Failure
+from solver.cli import VERSION, Failure
 from solver.cli.options import ENGINE, MACHINE, REQUEST, SECTIONS, SOURCE
 
 if TYPE_CHECKING:
     from models import Claim, Result, Topology
 
 EXIT = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 4}
-LONGEST = 400
-"""Characters of a usage error: click repeats what was typed, which may be anything."""
 
 
 class Solve(click.Command):
-    """The command, with its options in sections, and a mistaken one answered in one line."""
+    """The command, with its options in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, section by section."""
         help_option = self.get_help_option(ctx)
-        for title, options in {**SECTIONS, "Help": (help_option,)}.items():
+        for title, options in {**SECTIONS, "Help": (VERSION, help_option)}.items():
             with formatter.section(title):
                 formatter.write_dl([record for each in options if each and (record := each.get_help_record(ctx))])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            message = error.format_message()
-            short = message if len(message) <= LONGEST else message[:LONGEST] + "..."
-            raise Failure(f"{short} See '{ctx.command_path.strip()} --help'.") from None
 
 
 @dataclass(frozen=True)
@@ -87,6 +76,9 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
         "--compare needs the exact engine; leave out --engine greedy": (
             given["compare"] and given["engine"] == "greedy"
         ),
+        "--compare needs time for the exact engine; leave out --time-limit 0": (
+            given["compare"] and given["time_limit"] == 0
+        ),
     }
     for reason, applies in refusals.items():
         if applies:
@@ -111,7 +103,7 @@ def _names(options: tuple[click.Option, ...]) -> list[str]:
 
 command = Solve(
     "solve",
-    params=[option for section in SECTIONS.values() for option in section],
+    params=[*(option for section in SECTIONS.values() for option in section), VERSION],
     callback=run,
     help=run.__doc__,
     epilog=SOURCE,

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+ENDLESS = 10**6
+"""Columns of what is no terminal: there no line of a table is broken, so that programs can read it."""
+
 
 def render(*what: "RenderableType", error: bool = False) -> None:
-    """Print to standard output (or error), as wide as the terminal.
+    """Print to standard output (or error), as wide as the terminal if it is one.
 
     By way of a string: a broken pipe is then ours to handle, and no line ends in blanks.
     """
     from rich.console import Console
+    from rich.segment import Segments
 
+    stream = sys.stderr if error else sys.stdout
     console = Console(highlight=False, markup=False, stderr=error)
+    options = console.options if stream.isatty() else console.options.update(width=ENDLESS)
     with console.capture() as capture:
         for each in what:
-            console.print(each)
-    stream = sys.stderr if error else sys.stdout
+            console.print(Segments(console.render(each, options)), end="", crop=False)
     stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))

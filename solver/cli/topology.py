@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from models import BadInputError
+from solver.cli.claims import STDIN, read_claim
 from solver.cli.machine import overlaid
-from solver.cli.options import SOURCE
+from solver.cli.options import OVERLAYS, SOURCE
 from solver.cli.terminal import render
 from topologies import catalog
 from topologies.load import load
@@ -41,15 +42,8 @@ def list_machines(output: str) -> None:
     render(table)
 
 
-@command.command(epilog=SOURCE)
+@command.command(epilog=SOURCE, params=list(OVERLAYS))
 @click.argument("source")
-@click.option("--reserved", metavar="LIST", help="CPUs kept for the system, instead of those in the document.")
-@click.option(
-    "--held",
-    metavar="[NAME=]LIST|FILE",
-    multiple=True,
-    help="CPUs of a live claim, or a kubelet's cpu_manager_state; besides those in the document.",
-)
 def show(source: str, reserved: str | None, held: tuple[str, ...]) -> None:
     """Draw a machine: its sockets, NUMA nodes, L3s, cores, and which CPUs are free."""
     from solver.cli.draw import Drawing
@@ -57,13 +51,13 @@ def show(source: str, reserved: str | None, held: tuple[str, ...]) -> None:
     render(Drawing(overlaid(load(source), reserved, held)))
 
 
-@command.command(epilog=SOURCE)
+@command.command(epilog=SOURCE, params=list(OVERLAYS))
 @click.argument("source")
 @click.option("--output", metavar="FILE", default="-", help="Where to write; standard output if left out.")
 @click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
-def convert(source: str, output: str, force: bool) -> None:
-    """Write a machine as a JSON document."""
-    text = load(source).to_json()
+def convert(source: str, output: str, force: bool, reserved: str | None, held: tuple[str, ...]) -> None:
+    """Write a machine as a JSON document, with what is reserved and held."""
+    text = overlaid(load(source), reserved, held).to_json()
     if output == "-":
         click.echo(text, nl=False)
     else:
@@ -81,8 +75,17 @@ def validate(ctx: click.Context, sources: tuple[str, ...]) -> None:
             click.echo(f"ok   {source}: {Shape.of(load(source))}")
         except BadInputError as error:
             bad = True
-            click.echo(f"bad  {error.within(source)}")
+            click.echo(f"bad  {error.within(source)}{_hint(source)}")
     ctx.exit(2 if bad else 0)
+
+
+def _hint(source: str) -> str:
+    """Where a claims file belongs, which is easily taken for a machine."""
+    try:
+        claim = None if source == STDIN else read_claim(source)
+    except BadInputError:
+        claim = None
+    return "" if claim is None else "; it is a claims file: 'solve --topology SOURCE --claims FILE' reads it"
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import re
@@ -10,10 +11,12 @@ from typing import Any, get_args
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import solver.cli
 from models import Allocation, Constraint, Infeasible, Level, Nearest, Preference, Request, Rule
 from models import Result as Answer
+from solver.cli import report
 from solver.cli.answer import Answer as Said
 from solver.cli.claims import constraint, read_claim, wanted
 from solver.cli.compare import Comparison
@@ -76,7 +79,7 @@ def test_the_command_of_the_readme_works_from_the_root_of_the_project() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert without_time(done.stdout) == text(
         """
-        optimal (proven), given by cpsat, T ms
+        optimal, proven, T ms
 
         request  policy       CPUs  mems  cpuset
         cpus     distributed    24  2-3   16-21,24-29,48-53,56-61
@@ -172,7 +175,7 @@ def test_standard_input_holds_the_machine_or_the_claims() -> None:
 def test_a_table_shows_the_answer_and_its_metrics() -> None:
     assert without_time(placed("--cpus", "4")) == text(
         """
-        optimal (proven), given by cpsat, T ms
+        optimal, proven, T ms
 
         request  policy  CPUs  mems  cpuset
         cpus     packed     4  0     0-1,8-9
@@ -195,7 +198,7 @@ def test_a_table_of_several_requests_has_each_ones_own_metric_in_each_slot(tmp_p
     found = placed("--claims", claims(tmp_path, TWO), "--engine", "greedy")
     assert without_time(found) == text(
         """
-        feasible (not proven optimal), given by greedy, T ms
+        feasible, not proven optimal, given by greedy, T ms
 
         request  policy       CPUs  mems  cpuset
         left     packed          3  0     0-1,8
@@ -287,9 +290,9 @@ def test_plain_forms_are_bare_for_one_request_and_named_for_several(
     assert placed("--claims", claims(tmp_path, TWO), "--engine", "greedy", "--output", form) == several
 
 
-def test_mems_are_empty_without_numa() -> None:
+def test_mems_are_left_out_of_a_cgroup_without_numa() -> None:
     found = placed("--cpus", "1", "--engine", "greedy", "--output", "cgroup", topology="core:2")
-    assert found == "cpuset.cpus=0\ncpuset.mems=\n"
+    assert found == "cpuset.cpus=0\n"
 
 
 def test_notes_go_to_standard_error() -> None:
@@ -373,6 +376,51 @@ def test_compare_tells_proofs_bounds_and_stages_not_reached_apart(capsys: pytest
     )
 
 
+def test_compare_says_when_greedy_is_as_good() -> None:
+    found = placed("--cpus", "4", "--compare")
+    assert found.endswith("\n\nThe greedy answer is as good as the optimal one: no metric differs.\n")
+    given = Allocation(request="cpus", cpuset={0}, mems=(), policy="packed", metrics={"cores": 1})
+    best = Answer(status="optimal", engine="cpsat", allocations=(given,), metrics={"cores": 1})
+    assert not Comparison(Answer(status="unknown", engine="greedy"), best).is_even
+    assert Comparison(best, best).is_even
+
+
+def test_metrics_that_requests_count_differently_say_which_is_whose(tmp_path: Path) -> None:
+    mixed = "- {name: a, cpus: 2, prefer_l3: true}\n- {name: b, cpus: 2}\n- {name: c, cpus: 2}\n"
+    sentences = (
+        "\nl3_caches+cores adds up l3_caches of a and cores of b, c.\n"
+        "cores+l3_caches adds up cores of a and l3_caches of b, c.\n"
+    )
+    options = ("--claims", claims(tmp_path, mixed), "--engine", "greedy")
+    assert placed(*options).endswith(sentences)
+    assert sentences in placed(*options, "--explain")
+    assert sentences in solve(*options, "--explain", "--output", "cpuset").stderr
+    assert "adds up" not in placed(*options, "--output", "json")
+
+
+def test_a_long_cpu_list_is_one_line_where_there_is_no_terminal() -> None:
+    cpus = ",".join(map(str, range(0, 200, 2)))
+    found = placed("--cpus", "100", "--free", cpus, "--engine", "greedy", "--explain", topology="core:200")
+    assert f"cpus     packed   100  -     {cpus}\n" in found
+    assert f"a  given to cpus   100 CPUs  {cpus}\n" in found
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_long_cpu_list_is_broken_after_commas_on_a_terminal(width: int) -> None:
+    machine, cpus = synthetic.build("core:512"), range(100, 300, 2)
+    given = Allocation(request="cpus", cpuset=set(cpus), mems=(), policy="packed", metrics={})
+    result = Answer(status="feasible", engine="greedy", allocations=(given,))
+    console = Console(width=width, color_system=None, file=io.StringIO())
+    with console.capture() as capture:
+        for part in (*report.answer(result), *report.drawing(machine, result)):
+            console.print(part)
+    lists = re.findall(r"(?:^| )((?:\d+,)*1\d\d,(?:\d+,?)*) *$", capture.get(), re.MULTILINE)
+    assert "…" not in capture.get()
+    assert all(len(line) <= width for line in capture.get().splitlines())
+    assert {100, 102, 198} <= {int(cpu) for line in lists for cpu in line.split(",") if cpu}
+    assert all(int(cpu) in range(1000) and len(cpu) == 3 for line in lists for cpu in line.split(",") if cpu)
+
+
 def test_explain_says_what_each_metric_means_and_draws_the_machine() -> None:
     found = placed("--cpus", "3", "--explain", "--held", "web=4,12", topology="socket:2 numa:1 core:4 cpu:2")
     assert found.partition("\n\n")[2] == text(
@@ -400,9 +448,9 @@ def test_explain_says_what_each_metric_means_and_draws_the_machine() -> None:
         socket 1, NUMA node 1  4-7,12-15  4 cores, 8 CPUs, 3 free
             no L3  4-7,12-15  bb aa a. ..
 
-        .  free                  11 CPUs  0-3,7-11,14-15
-        a  held by request cpus  3 CPUs   5-6,13
-        b  held by web           2 CPUs   4,12
+        .  free           11 CPUs  0-3,7-11,14-15
+        a  given to cpus  3 CPUs   5-6,13
+        b  held by web    2 CPUs   4,12
 
         NUMA distances
                0   1
@@ -440,6 +488,12 @@ def test_an_unknown_answer_and_a_clash_are_said_in_one_line(capsys: pytest.Captu
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "cpus     cpus      3         2  3 CPUs asked, 2 CPUs free" in printed.err
+
+
+def test_an_unknown_answer_says_why_once() -> None:
+    result = solve("--cpus", "4", "--engine", "cpsat", "--time-limit", "0")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr == "unknown: nothing was found in time\n"
 
 
 def test_an_unknown_answer_exits_with_4(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ def test_names_from_a_document_cannot_control_the_terminal() -> None:
 
 
 def test_a_hundred_owners_are_all_in_the_legend() -> None:
-    owners = {cpu: f"claim-{cpu}" for cpu in range(100)}
+    owners = {cpu: f"held by claim-{cpu}" for cpu in range(100)}
     console = Console(width=80, file=open(os.devnull, "w"), color_system=None)  # noqa: PTH123, SIM115
     with console.capture() as capture:
         console.print(Drawing(synthetic.build("core:128"), owners))
@@ -251,8 +251,8 @@ def test_overlays_replace_what_is_reserved_and_add_to_what_is_held() -> None:
     args = ("topology", "show", "-", "--reserved", "1", "--held", "4", "--held", "5", "--held", "old=6")
     result = run(*args, stdin=document.to_json())
     assert "    no L3  0-7  . # a . b b a ." in result.stdout
-    assert "a  held by old   2 CPUs  2,6" in result.stdout
-    assert "b  held by held  2 CPUs  4-5" in result.stdout
+    assert "a  held by old  2 CPUs  2,6" in result.stdout
+    assert "b  held         2 CPUs  4-5" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -302,6 +302,12 @@ def test_convert_writes_the_native_document() -> None:
     assert run("topology", "convert", "-", stdin=result.stdout).stdout == result.stdout
 
 
+def test_convert_writes_what_is_reserved_and_held() -> None:
+    result = run("topology", "convert", "core:4", "--reserved", "0", "--held", "web=1", "--held", "2-3")
+    machine = Topology.model_validate_json(result.stdout)
+    assert (machine.reserved, machine.held) == ({0}, {"web": {1}, "held": {2, 3}})
+
+
 def test_convert_to_a_file_overwrites_only_when_told(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     assert run("topology", "convert", "core:2", "--output", str(file)).exit_code == 0
@@ -339,6 +345,13 @@ def test_validate_gives_a_line_for_each_source_and_fails_if_one_is_bad(tmp_path:
     assert [line[:5] for line in lines] == ["bad  ", "ok   ", "bad  "]
     assert "colour" in lines[0]
     assert "core:0" in lines[2]
+
+
+@pytest.mark.parametrize("name", ["claims.yaml", "strict.json"])
+def test_validate_says_where_a_claims_file_belongs(name: str) -> None:
+    result = run("topology", "validate", str(ROOT / "examples" / name))
+    assert (result.exit_code, result.stdout.count("\n")) == (2, 1)
+    assert result.stdout.endswith("; it is a claims file: 'solve --topology SOURCE --claims FILE' reads it\n")
 
 
 def test_validate_without_a_source_is_a_usage_error() -> None:
@@ -413,11 +426,39 @@ def test_solve_under_its_own_name_is_the_subcommand(
     with pytest.raises(SystemExit) as ended:
         solver.cli.solve_command(["--cpus", "four"])
     assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("Usage: solve [OPTIONS]\n")
+    assert capsys.readouterr().err == (
+        "error: Invalid value for '--cpus': 'four' is not a valid integer. See 'solve --help'.\n"
+    )
 
 
-def test_usage_errors_exit_with_2() -> None:
-    assert [run(*args).exit_code for args in (["nonsense"], ["--nonsense"], ["topology", "nonsense"])] == [2, 2, 2]
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("nonsense", "No such command 'nonsense'. See 'cpusat --help'."),
+        ("--nonsense", "No such option '--nonsense'. See 'cpusat --help'."),
+        ("topology nonsense", "No such command 'nonsense'. See 'cpusat topology --help'."),
+        ("topology show", "Missing argument 'SOURCE'. See 'cpusat topology show --help'."),
+        ("topology list --output xml", "'xml' is not one of 'table', 'json'. See 'cpusat topology list --help'."),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_with_2(args: str, message: str) -> None:
+    result = run(*args.split())
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.endswith(f"{message}\n")
+
+
+@pytest.mark.parametrize("args", [[], ["topology"]])
+def test_a_group_without_a_command_shows_its_help(args: list[str]) -> None:
+    assert "Commands:" in run(*args).output
+
+
+def test_both_names_of_the_command_tell_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    version = run("--version").stdout
+    assert run("solve", "--version").stdout == version
+    with pytest.raises(SystemExit):
+        solver.cli.solve_command(["--version"])
+    assert capsys.readouterr().out == version
 
 
 def test_help_names_the_subcommands_and_imports_nothing_heavy() -> None:
