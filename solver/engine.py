@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
@@ -143,7 +144,8 @@ class _Run:
         limits = self._limits(0)
         from solver.cpsat.exact import solve_exact
 
-        return solve_exact(self.problem, limits, None if greedy is None else greedy.taken)
+        single = None if self.engine == "cpsat" else partial(_single, limits=limits)
+        return solve_exact(self.problem, limits, None if greedy is None else greedy.taken, single)
 
     def _limits(self, grace: float) -> "Limits":
         """What is left of the time, plus ``grace`` seconds, not counting the import that this may cost."""
@@ -202,6 +204,15 @@ class _Run:
         from solver.cpsat.exact import is_feasible
 
         return is_feasible(problem, limits)
+
+
+def _single(problem: Problem, limits: "Limits") -> Outcome:
+    """One request of several, by tables or else by search."""
+    from solver.cpsat.single import solve_single
+    from solver.tables.optimum import optimum
+
+    mask = optimum(problem, problem.demands[0])
+    return solve_single(problem, limits) if mask is None else Outcome((mask,), proven=True, proof="tables")
 
 
 def _nothing(engine: Engine) -> Result:

@@ -14,6 +14,7 @@ from solver.cpsat.expressions import dot
 from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
 from solver.cpsat.spans import SpanModel
+from solver.cpsat.unions import UNION_METRICS
 from solver.problem import Problem, pose
 from solver.score import joint_slots, slots
 from solver.tables.blocks import Block, blocks_of
@@ -23,7 +24,7 @@ from solver.tables.pin import place_block
 from solver.tables.twins import interchangeable
 
 COARSE_SLOTS = 7
-"""Slots that are decided by how many CPUs come from which NUMA node."""
+"""First slots, decided by how many CPUs come from which NUMA node."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Offer:
 
 
 class CoarseModel:
-    """The model of several requests on blocks of NUMA nodes; ``metrics`` has the first slots of the order."""
+    """The model of several requests on blocks of NUMA nodes; ``metrics`` has those that NUMA nodes decide."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.model = problem, cp_model.CpModel()
@@ -65,6 +66,10 @@ class CoarseModel:
             for slot, name in joint_slots(problem.requests)
             if slot < COARSE_SLOTS
         }
+        # Not knowing cores and L3s, which come before, it still bounds what is left of NUMA nodes.
+        for _, name in joint_slots(problem.requests):
+            if name in ("numa_leftover", "numa_balance"):
+                self.metrics[name] = UNION_METRICS[name](self.model, problem, self.requests)
 
     def _spans(self, position: int) -> SpanModel:
         demand = self.problem.demands[position]

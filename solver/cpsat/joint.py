@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from ortools.sat.python import cp_model
 
 from models import to_mask
-from solver.cpsat.expressions import dot, square
+from solver.cpsat.alone import SUMMED_SLOTS
 from solver.cpsat.lots import RequestModel, lots_of
-from solver.cpsat.rules import add_rules_between, any_user
+from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
-from solver.cpsat.spans import Literals
+from solver.cpsat.unions import UNION_METRICS
 from solver.problem import Problem
 from solver.score import joint_slots, slots
-
-SUMMED_SLOTS = 9
-"""Slots that are sums over requests; those after them look at all allocations together."""
 
 
 class JointModel:
@@ -44,34 +41,9 @@ class JointModel:
         if slot < SUMMED_SLOTS:
             own = [(each.metrics, slots(each.demand.request)[slot]) for each in self.requests]
             return sum(metrics[metric] for metrics, metric in own if metric is not None)
-        return {
-            "numa_leftover": lambda: self._leftover(
-                [request.spans.numa_nodes for request in self.requests], "numa"
-            ),
-            "numa_balance": self._balance,
-            "l3_leftover": lambda: self._leftover([request.spans.l3s for request in self.requests], "l3"),
-            "split_cores": self._split_cores,
-        }[name]()
-
-    def _leftover(self, used: Sequence[Literals], level: str) -> Expr:
-        """Free CPUs of the domains that any request uses, less the CPUs given."""
-        machine = self.problem.machine
-        domains = machine.numa_nodes if level == "numa" else machine.l3s
-        if not domains:
-            return 0
-        positions = sorted({position for literals in used for position in literals})
-        free = [(domains[position].mask & self.problem.free).bit_count() for position in positions]
-        users = [[literals[position] for literals in used if position in literals] for position in positions]
-        given = sum(demand.cpus for demand in self.problem.demands)
-        return dot(free, [any_user(self.model, literals) for literals in users]) - given
-
-    def _balance(self) -> Expr:
-        total: Expr = 0
-        for position, node in enumerate(self.problem.machine.numa_nodes):
-            free = (node.mask & self.problem.free).bit_count()
-            share = sum(request.spans.share(position) for request in self.requests)
-            total += square(self.model, free - share, free)
-        return total
+        if name == "split_cores":
+            return self._split_cores()
+        return UNION_METRICS[name](self.model, self.problem, [request.spans for request in self.requests])
 
     def _split_cores(self) -> Expr:
         """Cores that requests with packed threads use and that are not all given."""
