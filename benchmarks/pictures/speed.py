@@ -21,21 +21,15 @@ class Engine(NamedTuple):
 
     label: str
     colour: str
-    style: str = "-"
 
 
 ENGINES = {
     "plain": Engine("plain CP-SAT model", RED),
     "cpsat": Engine("our CP-SAT model alone", ORANGE),
-    "auto": Engine("cpusat, proven optimal", BLUE),
+    "auto": Engine("cpusat (auto)", BLUE),
     "greedy": Engine("greedy, first answer", GREEN),
-    "empty": Engine("an empty CP-SAT solve", GREY, ":"),
 }
-AXES = {
-    "cpus": "CPUs, on 8 NUMA nodes",
-    "numa": "NUMA nodes, of 512 CPUs",
-    "l3": "L3s, of 512 CPUs on 8 NUMA nodes",
-}
+AXES = ("cpus", "numa", "l3", "requests")
 
 
 def draw(results: dict[str, Any], folder: Path) -> list[Path]:
@@ -63,7 +57,7 @@ def _scaling(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 -
     headline(
         figure,
         "How the time of a solve grows with the machine, and with requests",
-        "Lines are medians, bands go from the 10th to the 90th percentile. Lower is better.",
+        "Medians, and bands from the 10th to the 90th percentile. Hollow: most solves proved nothing within their limit.",
     )
     plain = results["settings"]["plain_limit"]
     footnote(figure, results, f"Our engines stop at 1 s, the plain model at {plain:g} s, proven or not.")
@@ -73,24 +67,34 @@ def _scaling(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 -
 
 def _scaling_panel(axes: Axes, rows: list[Row], series: str) -> None:
     mine = [row for row in rows if row.series == series]
-    beside = [row for row in rows if row.series == "plain" and row.engine == "plain" and series == "cpus"]
+    beside = [row for row in rows if row.engine == "plain" and series == "cpus" and isinstance(row.at, int)]
     for name, engine in ENGINES.items():
-        if name == "empty":
-            points = [(row.at, row.empty_ms, row.empty_ms, row.empty_ms) for row in mine if row.engine == "auto"]
-        else:
-            points = [
-                (row.at, row.median_ms, row.p10_ms, row.p90_ms) for row in (*mine, *beside) if row.engine == name
-            ]
-        points = [point for point in points if isinstance(point[0], int)]
-        if points:
-            at, middle, low, high = zip(*points, strict=True)
-            axes.plot(at, middle, engine.style, color=engine.colour, label=engine.label, marker="o", ms=3.5, lw=2)
-            axes.fill_between(at, low, high, color=engine.colour, alpha=0.15, lw=0)
+        _line(axes, engine, [row for row in (*mine, *beside) if row.engine == name])
+    empty = [row for row in mine if row.engine == "auto"]
+    axes.plot(_at(empty), [row.empty_ms for row in empty], ":", color=GREY, lw=2, label="an empty CP-SAT solve")
     axes.set(xscale="log", yscale="log", xlabel=SERIES[series].title)
-    axes.xaxis.set_major_locator(FixedLocator(sorted({int(row.at) for row in mine})))
+    axes.xaxis.set_major_locator(FixedLocator(_at(empty)))
     axes.xaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+
+
+def _line(axes: Axes, engine: Engine, rows: list[Row]) -> None:
+    if not rows:
+        return
+    low, high = [row.p10_ms for row in rows], [row.p90_ms for row in rows]
+    axes.fill_between(_at(rows), low, high, color=engine.colour, alpha=0.15, lw=0)
+    axes.plot(
+        _at(rows), [row.median_ms for row in rows], "o-", color=engine.colour, label=engine.label, ms=4, lw=2
+    )
+    unproven = [row for row in rows if row.engine != "greedy" and 2 * row.proven < row.solves]
+    axes.plot(
+        _at(unproven), [row.median_ms for row in unproven], "o", color=engine.colour, mfc="white", ms=7, mew=1.5
+    )
+
+
+def _at(rows: Iterable[Row]) -> list[float]:
+    return [float(row.at) for row in rows]
 
 
 def _targets(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
