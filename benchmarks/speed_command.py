@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import getloadavg
 from pathlib import Path
 
 import click
@@ -63,6 +64,7 @@ def speed(
         rows, cold = _measured(_plan(only or (*SERIES, COLD), quick, sets, plain_catalog, limits))
     if output == "json":
         settings = {"sets": sets, "quick": quick, "time_limit": time_limit, "plain_limit": plain_limit}
+        settings["load"] = round(getloadavg()[0], 2)
         reports.keep("speed", settings, rows=rows, cold=cold)
         return
     for sheet in speed_tables.sheets(rows, cold):
