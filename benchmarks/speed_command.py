@@ -78,7 +78,7 @@ def _plan(only: Sequence[str], quick: bool, sets: int | None, plain_catalog: boo
             found = beside_plain_catalog() if name == "plain" and plain_catalog else series.points()
             count = sets or (2 if quick else series.sets)
             points += [(point, count) for point in (thinned(found) if quick else found)]
-    starts = 0 if COLD not in only else 1 if quick else 5
+    starts = 0 if COLD not in only else 1 if quick else 3
     return Plan(tuple(points), starts, limits)
 
 

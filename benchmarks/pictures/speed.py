@@ -57,7 +57,7 @@ def _scaling(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 -
     headline(
         figure,
         "How the time of a solve grows with the machine, and with requests",
-        "Medians, with bands from the 10th to the 90th percentile. Hollow: most of the solves ended without proof.",
+        "Medians, with bands from the 10th to the 90th percentile. Hollow: most solves ended without proof.",
     )
     plain = results["settings"]["plain_limit"]
     footnote(figure, results, f"Our engines stop at 1 s, the plain model at {plain:g} s, proven or not.")
