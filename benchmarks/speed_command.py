@@ -57,13 +57,13 @@ def speed(
     output: str,
 ) -> None:
     """What an optimum costs in time, against size, engines, an empty solve and a plain model."""
+    limits = Limits(time_limit, min(plain_limit, 1.0) if quick else plain_limit)
     if kept is not None:
         rows, cold = read(kept)
     else:
-        limits = Limits(time_limit, min(plain_limit, 1.0) if quick else plain_limit)
         rows, cold = _measured(_plan(only or (*SERIES, COLD), quick, sets, plain_catalog, limits))
     if output == "json":
-        settings = {"sets": sets, "quick": quick, "time_limit": time_limit, "plain_limit": plain_limit}
+        settings = {"sets": sets, "quick": quick, "time_limit": time_limit, "plain_limit": limits.plain}
         settings["load"] = round(getloadavg()[0], 2)
         reports.keep("speed", settings, rows=rows, cold=cold)
         return
