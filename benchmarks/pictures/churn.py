@@ -65,7 +65,7 @@ PANELS = {
 }
 HEADLINES = {
     "any": "A node under churn, claims may lie anywhere",
-    "one-node": "A node under churn, claims must lie on one NUMA node or are refused",
+    "one-node": "A node under churn, a claim that one NUMA node can hold gets one or is refused",
 }
 
 
@@ -84,6 +84,8 @@ def _rows(results: dict[str, Any], machine: str, mix: str, rule: str) -> dict[st
     for row in results["rows"]:
         if (row["machine"], row["mix"], row["rule"]) == (machine, mix, rule) and row["allocator"] in found:
             found[row["allocator"]].append(row)
+    if rule == "one-node":
+        del found["kubelet, hints"]  # the same as kubelet then
     return {name: sorted(rows, key=lambda row: row["occupancy"]) for name, rows in found.items() if rows}
 
 
@@ -94,7 +96,7 @@ def _curves(results: dict[str, Any], folder: Path, machine: str, mix: str, rule:
         for name, each in rows.items():
             _curve(axes, panel, name, each)
         axes.set_title(panel.title)
-        axes.set_xlabel("CPUs that claims want to hold, % of the machine")
+        axes.set_xlabel("CPUs held if claims may lie anywhere, % of the machine")
         if panel.metric == "split_cores":
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(ScalarFormatter())
@@ -137,6 +139,6 @@ def _over_time(results: dict[str, Any], folder: Path, machine: str, mix: str, ru
         axes.plot(claims, values, line, color=colour, label=name)
     axes.set_xlabel("claims that have arrived")
     axes.set_ylabel("CPUs")
-    axes.set_title(f"largest claim that would fit one NUMA node, {100 * occupancy:.0f} % of CPUs wanted")
+    axes.set_title(f"largest claim that would fit one NUMA node, {100 * occupancy:.0f} % of CPUs held")
     _finish(figure, results, "What would still fit, as a node ages", f"{machine}, mix of sizes: {mix}.")
     return save(figure, folder, _name(machine, mix, "time"))
