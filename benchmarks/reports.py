@@ -45,7 +45,8 @@ CHURN: dict[str, tuple[str, int]] = {
 
 def keep(kind: str, settings: Mapping[str, object], **parts: object) -> None:
     """Print results as JSON, with where and with what they were made."""
-    click.echo(json.dumps({"kind": kind, "made": provenance(), "settings": settings, **parts}, default=_plain))
+    results = {"kind": kind, "made": provenance(), "settings": settings, **parts}
+    click.echo(json.dumps(results, default=_plain, separators=(",", ":")))
 
 
 def _plain(value: object) -> object:
