@@ -1,11 +1,11 @@
 """What a workload asks for: how many CPUs, and which placement it prefers or insists on."""
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
-from models.cpuset import MAX_CPU, CPUSet
+from models.cpuset import MAX_CPU, CPUSet, read_cpuset
 
 
 def _is_name(text: str) -> str:
@@ -21,6 +21,27 @@ Name = Annotated[str, AfterValidator(_is_name)]
 Preference = Literal["policy", "numa_min", "near", "align_by_socket", "prefer_l3", "threads"]
 
 MAX_REQUESTS = 64
+
+
+def _read_ids(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
+    """NUMA nodes as a list such as "0-1,4", as one number or as numbers."""
+    return read_cpuset([value] if type(value) is int else value) if value is not None else None
+
+
+def _read_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
+    """One preference or several, with underscores or dashes."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, bool) or not isinstance(names, list | tuple | set | frozenset):
+        return names
+    found = {name.replace("-", "_") if isinstance(name, str) else name for name in names}
+    if unknown := found - set(get_args(Preference)):
+        known = ", ".join(get_args(Preference))
+        raise ValueError(f"{sorted(map(str, unknown))[0]!r} is no preference; these are: {known}")
+    return frozenset(found)
+
+
+NUMAIds = Annotated[frozenset[int], BeforeValidator(_read_ids)]
+Strict = Annotated[bool | frozenset[Preference], BeforeValidator(_read_strict)]
 
 
 class Request(BaseModel):
@@ -48,14 +69,14 @@ class Request(BaseModel):
     numa_max: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
         default=None, description="rule: at most so many NUMA nodes"
     )
-    numa_ids: frozenset[int] | None = Field(default=None, description="rule: only these NUMA nodes")
+    numa_ids: NUMAIds | None = Field(default=None, description="rule: only these NUMA nodes")
     fit: Literal["tight", "loose"] = Field(
         default="tight", description="tight: the fullest NUMA node that holds it; loose: the emptiest"
     )
     core_type: Literal["any", "performance", "efficiency"] = Field(default="any", description="rule")
     near: str | None = Field(default=None, description="preference: a device's name, or a CPU list")
     within: CPUSet | None = Field(default=None, description="rule: only these CPUs")
-    strict: bool | frozenset[Preference] = Field(default=False, description="preferences to take as rules")
+    strict: Strict = Field(default=False, description="preferences to take as rules")
 
     @model_validator(mode="after")
     def _options_do_not_contradict(self) -> Self:
@@ -103,6 +124,8 @@ class Constraint(BaseModel):
     def _one_kind(self) -> Self:
         if (self.match is None) == (self.distinct is None):
             raise ValueError("give exactly one of match and distinct")
+        if self.distinct and len(self.requests) == 1:
+            raise ValueError("distinct needs at least two requests, or none for all of them")
         return self
 
     @property
@@ -137,7 +160,7 @@ def check_names(requests: Iterable[Request], constraints: Iterable[Constraint]) 
     """Raise ``ValueError`` when a request's name repeats or a constraint names a request that is not there."""
     names = [request.name for request in requests]
     if repeated := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"request name {min(repeated)!r} is given twice")
+        raise ValueError(f"request name {min(repeated)!r} is given twice; give each request a name of its own")
     for constraint in constraints:
         if unknown := set(constraint.requests) - set(names):
             raise ValueError(f"constraint names the unknown request {min(unknown)!r}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from models import Allocation, Metrics, Result, Topology, from_mask
+from models import Allocation, Metrics, Request, Result, Topology, from_mask
 from models.allocation import Engine
 from solver.problem import Problem
 from solver.verify import verify
@@ -59,8 +59,19 @@ def placed(
         for request, mask, other in zip(problem.requests, answer.taken, others, strict=True)
     )
     found = answer.metrics
-    notes = tuple(text.format(found[name]) for name, text in SHORTFALLS.items() if found.get(name))
-    return Result(status=status, engine=answer.engine, allocations=allocations, metrics=found, notes=notes)
+    notes = [text.format(found[name]) for name, text in SHORTFALLS.items() if found.get(name)]
+    notes += [note for request in problem.requests for note in _idle_strictness(request)]
+    return Result(status=status, engine=answer.engine, allocations=allocations, metrics=found, notes=tuple(notes))
+
+
+def _idle_strictness(request: Request) -> list[str]:
+    """Preferences named in ``strict`` that the request does not have."""
+    named = request.strict if isinstance(request.strict, frozenset) else frozenset()
+    idle = sorted(preference for preference in named if not request.is_strict(preference))
+    return [
+        f"{request.name}: strict {preference} has no effect, as the request does not ask for it"
+        for preference in idle
+    ]
 
 
 def _mems(topology: Topology, mask: int) -> frozenset[int]:

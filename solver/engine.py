@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -59,10 +59,14 @@ def solve(
     times. Raises ``BadInputError``; ``DefectError`` when an answer fails its own check, so that a wrong one
     never leaves. That nothing can be placed is a ``Result`` with status ``infeasible``.
     """
+    if engine not in get_args(EngineChoice):
+        raise BadInputError(f"{engine!r} is none of {', '.join(get_args(EngineChoice))}", place="engine")
+    if not isinstance(topology, Topology | Prepared):
+        raise BadInputError("is neither a Topology nor a Prepared machine", place="topology")
     prepared = topology if isinstance(topology, Prepared) else Prepared(topology)
     claim = _claim(prepared.topology, requests, constraints)
     available = _free(prepared, free)
-    if not 0 <= time_limit < float("inf"):
+    if not isinstance(time_limit, int | float) or not 0 <= time_limit < float("inf"):
         raise BadInputError(f"{time_limit} is not a number of seconds, 0 or more", place="time_limit")
     if workers < 1:
         raise BadInputError(f"{workers} is not a number of workers, 1 or more", place="workers")
@@ -82,12 +86,12 @@ def _claim(
     topology: Topology, requests: Request | Sequence[Request] | None, constraints: Sequence[Constraint] | None
 ) -> Claim:
     wanted = topology.requests if requests is None else requests
-    wanted = (wanted,) if isinstance(wanted, Request) else tuple(wanted)
+    wanted = (wanted,) if isinstance(wanted, Request) else wanted
     rules = topology.constraints if constraints is None and requests is None else constraints or ()
     if not wanted:
         raise BadInputError("no request: name how many CPUs are wanted", place="requests")
     try:
-        return Claim(requests=wanted, constraints=tuple(rules))
+        return Claim.model_validate({"requests": wanted, "constraints": rules})
     except ValidationError as error:
         raise BadInputError.from_pydantic(error) from None
 
@@ -178,8 +182,10 @@ class _Run:
         answers = [answer for answer in (exact, greedy) if answer is not None]
         best = min(answers, key=lambda answer: rank(self.problem, answer))
         if not outcome.proven:
-            late = f"CP-SAT found nothing better in {self.time_limit:g} s: this is the greedy answer"
-            return self._unproven(best, greedy, outcome.bounds, (late,) if best is greedy else ())
+            late = f"not proven optimal in {self.time_limit:g} s"
+            if best is greedy:
+                late += ": CP-SAT found nothing better than the greedy answer"
+            return self._unproven(best, greedy, outcome.bounds, (late,))
         if best is not exact:
             raise DefectError(f"{exact} was called optimal, but greedy found {greedy}")
         return placed(self.problem, "optimal", best, greedy).model_copy(update={"proof": outcome.proof})

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
 from models import Constraint, Infeasible, Nearest, Preference, Request, Rule, format_cpuset
@@ -85,7 +87,8 @@ def _among(constraint: Constraint, names: set[str]) -> Constraint | None:
     if not constraint.requests:
         return constraint
     left = tuple(name for name in constraint.requests if name in names)
-    return constraint.model_copy(update={"requests": left}) if left else None
+    says_something = len(left) > (0 if constraint.match else 1)
+    return constraint.model_copy(update={"requests": left}) if says_something else None
 
 
 def _without(request: Request, options: Iterable[str]) -> Request:
@@ -101,10 +104,7 @@ def _without(request: Request, options: Iterable[str]) -> Request:
 
 def _rule(problem: Problem, wish: Wish) -> Rule:
     if wish.constraint is not None:
-        level = {"numa": "NUMA node", "socket": "socket", "l3": "L3"}[wish.constraint.level]
-        names = ", ".join(wish.constraint.requests) or "all requests"
-        kind = f"in one {level}" if wish.constraint.match else f"in {level}s of their own"
-        return Rule(name=wish.option, request="", text=f"{names} {kind}")
+        return _rule_between(problem, wish.option, wish.constraint)
     request = wish.request
     assert request is not None
     alone = _without(request, set(_options_of(request)) - {wish.option})
@@ -118,6 +118,24 @@ def _rule(problem: Problem, wish: Wish) -> Rule:
         possible = "" if sizes >> request.cpus & 1 else f", possible: {' and '.join(map(str, near))}"
         text += possible
     return Rule(name=wish.option, request=request.name, text=text, asked=request.cpus, available=most)
+
+
+def _rule_between(problem: Problem, option: str, constraint: Constraint) -> Rule:
+    """The rule of a constraint: how many CPUs its requests ask for, and what one domain, or all, have free."""
+    word = {"numa": "NUMA node", "socket": "socket", "l3": "L3"}[constraint.level]
+    names = [request.name for request in problem.requests]
+    asked = sum(problem.requests[i].cpus for i in constraint.concerns(names))
+    who = ", ".join(constraint.requests) or "all requests"
+    machine = problem.machine
+    domains = {"numa": machine.numa_nodes, "socket": machine.sockets, "l3": machine.l3s}[constraint.level]
+    free = [(domain.mask & problem.free).bit_count() for domain in domains]
+    if constraint.match:
+        most = max(free, default=0)
+        text = f"{who}: {_count(asked, 'CPU')} in one {word} asked, {_count(most, 'CPU')} in one {word} free"
+        return Rule(name=option, request="", text=text, asked=asked, available=most)
+    count = sum(1 for each in free if each)
+    text = f"{who}: {word}s of their own asked, {_count(count, word)} with free CPUs"
+    return Rule(name=option, request="", text=text, asked=len(constraint.concerns(names)), available=count)
 
 
 def _where(request: Request, option: str) -> str:
@@ -154,11 +172,11 @@ def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -
     """The largest smaller size with the same options, else the smallest larger one, else one wish less."""
     concerned = list(concerned)
     for pick in (_smaller, _larger):
-        for request in concerned:
-            for size in pick(problem, request):
-                changed = request.model_copy(update={"cpus": size})
-                if feasible(_replaced(problem, request, changed), problem.constraints):
-                    return Nearest(request=request.name, option="cpus", asked=str(request.cpus), instead=str(size))
+        by_change = merge(*(_changes(request, pick(problem, request)) for request in concerned), key=itemgetter(0))
+        for _, request, size in by_change:
+            changed = request.model_copy(update={"cpus": size})
+            if feasible(_replaced(problem, request, changed), problem.constraints):
+                return Nearest(request=request.name, option="cpus", asked=str(request.cpus), instead=str(size))
     for request in concerned:
         for option in _options_of(request):
             if feasible(_replaced(problem, request, _without(request, [option])), problem.constraints):
@@ -168,6 +186,10 @@ def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -
             kind = "match" if constraint.match else "distinct"
             return Nearest(request="", option=kind, asked=constraint.level, instead="left out")
     return None
+
+
+def _changes(request: Request, sizes: Iterable[int]) -> Iterator[tuple[int, Request, int]]:
+    return ((abs(size - request.cpus), request, size) for size in sizes)
 
 
 def _smaller(problem: Problem, request: Request) -> Iterator[int]:

@@ -109,7 +109,8 @@ class CoarseModel:
             for node in group:
                 offers = [offer for offer in self.offers if offer.block.numa == node]
                 whole = [offer for offer in offers if offer.whole_cores]
-                look = (*(offer.look for offer in offers), _cpus(offers), _cpus(whole))
+                free = (self.problem.machine.numa_nodes[node].mask & self.problem.free).bit_count()
+                look = (*(offer.look for offer in offers), _cpus(offers), _cpus(whole), free)
                 if look in latest:
                     self.model.add(self._users(latest[look]) >= self._users(node))
                 latest[look] = node

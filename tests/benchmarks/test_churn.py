@@ -93,9 +93,11 @@ def test_without_a_rule_all_allocators_refuse_the_same_claims():
     assert len(refused) == 1
 
 
-def test_rows_carry_paired_differences_to_the_kubelet():
+def test_rows_carry_paired_differences_to_the_baseline():
     setting = churn.Setting(MACHINE, "small", "one-node", 0.8)
-    rows = {row.allocator: row for row in churn.measure([setting], ["first fit"], 40, seeds=3, processes=1)}
+    rows = {
+        row.allocator: row for row in churn.measure([setting], ["first fit"], "kubelet", 40, seeds=3, processes=1)
+    }
     difference = rows["first fit"].against["split_cores"].value
     means = [rows[name].means["split_cores"].value for name in ("first fit", "kubelet")]
     assert difference == pytest.approx(means[0] - means[1])

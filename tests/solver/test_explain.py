@@ -265,7 +265,8 @@ def among(rule, names):
     if not rule.requests:
         return rule
     left = tuple(name for name in rule.requests if name in names)
-    return Constraint(match=rule.match, distinct=rule.distinct, requests=left) if left else None
+    says_something = len(left) > (0 if rule.match else 1)
+    return Constraint(match=rule.match, distinct=rule.distinct, requests=left) if says_something else None
 
 
 def test_what_is_named_of_a_joint_claim_clashes():

@@ -103,7 +103,7 @@ REFUSED = {
     ),
     "two requests of one name": (
         partial(solve, SMALL, [Request(cpus=1), Request(cpus=1)]),
-        "request name 'cpus' is given twice",
+        "request name 'cpus' is given twice; give each request a name of its own",
     ),
     "a rule for a request that is not there": (
         partial(solve, SMALL, Request(cpus=1), constraints=[Constraint(match="numa", requests=("b",))]),

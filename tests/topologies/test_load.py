@@ -102,7 +102,10 @@ def test_a_near_miss_of_a_catalog_name_is_shown_the_name():
         (b"\xff\xfe<\0t\0", "is UTF-16 text; save it as UTF-8"),
         (b"\x1f\x8b\x08\0\0", "is not UTF-8 text (byte 1); is it compressed or binary?"),
         (b"{\0}", "is not text: it holds NUL bytes"),
-        (b"hello\n", "this is no topology document (JSON), no hwloc XML, and no output of lscpu (plain, -p, -e, -J)"),
+        (
+            b"hello\n",
+            "this is no topology document (JSON), no hwloc XML, and no output of lscpu (plain, -p, -e, -J)",
+        ),
         (
             plain(SUMMARY | {"Thread(s) per core": "2"}).encode(),
             "does not say which CPUs are siblings of one core; use lscpu -p, lscpu -J -e or the /sys directory",
