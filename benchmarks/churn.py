@@ -14,7 +14,6 @@ from benchmarks.node_state import STATES, Placed, place, state
 from benchmarks.spread import Mean, mean_of
 from benchmarks.traces import WARM_UP, Arrival, trace
 
-BASELINE = "kubelet"
 RULES = ("any", "one-node")
 PERIODS = 20
 METRICS = ("refused", "refused_cpus", "fewest_numa", "fewest_numa_now", "extra_l3s", *STATES, "occupancy")
@@ -45,7 +44,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Row:
-    """All seeds of a setting under one allocator; ``against`` are paired differences to the kubelet's greedy."""
+    """All seeds of a setting under one allocator; ``against``: paired differences to the baseline."""
 
     setting: Setting
     allocator: str
@@ -127,21 +126,25 @@ def _life(cpus: int, seen: Sequence[_Seen]) -> Life:
 
 
 def measure(
-    settings: Iterable[Setting], allocators: Sequence[str], arrivals: int, seeds: int, processes: int
+    settings: Iterable[Setting],
+    allocators: Sequence[str],
+    baseline: str,
+    arrivals: int,
+    seeds: int,
+    processes: int,
 ) -> Iterator[Row]:
-    """A row per setting and allocator, as they are ready. The kubelet's greedy is always among them."""
-    names = list(dict.fromkeys([BASELINE, *allocators]))
+    """A row per setting and allocator, as they are ready. The baseline is always among them."""
+    names = list(dict.fromkeys([baseline, *allocators]))
     with ProcessPoolExecutor(processes) as pool:
         for setting in settings:
             jobs = {
                 name: [pool.submit(live, setting, name, arrivals, seed) for seed in range(seeds)] for name in names
             }
             lives = {name: [job.result() for job in each] for name, each in jobs.items()}
-            yield from (_row(setting, name, lives) for name in names)
+            yield from (_row(setting, name, lives[name], lives[baseline]) for name in names)
 
 
-def _row(setting: Setting, name: str, lives: dict[str, list[Life]]) -> Row:
-    own, base = lives[name], lives[BASELINE]
+def _row(setting: Setting, name: str, own: list[Life], base: list[Life]) -> Row:
     values = {metric: [life.means[metric] for life in own] for metric in METRICS}
     against = {
         metric: mean_of([a - b.means[metric] for a, b in zip(values[metric], base, strict=True)])
@@ -149,7 +152,7 @@ def _row(setting: Setting, name: str, lives: dict[str, list[Life]]) -> Row:
     }
     means = {metric: mean_of(each) for metric, each in values.items()}
     periods = [fmean(each) for each in zip(*(life.periods for life in own), strict=True)]
-    return Row(setting, name, means, {} if name == BASELINE else against, periods)
+    return Row(setting, name, means, {} if own is base else against, periods)
 
 
 def as_json(rows: Iterable[Row]) -> list[dict[str, object]]:
@@ -159,7 +162,7 @@ def as_json(rows: Iterable[Row]) -> list[dict[str, object]]:
         | {
             "allocator": row.allocator,
             "means": {name: _pair(mean) for name, mean in row.means.items()},
-            "against_kubelet": {name: _pair(mean) for name, mean in row.against.items()},
+            "against": {name: _pair(mean) for name, mean in row.against.items()},
             "largest_on_numa_by_period": [round(value, 1) for value in row.periods],
         }
         for row in rows

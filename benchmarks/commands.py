@@ -57,6 +57,9 @@ def quality(machines: tuple[str, ...], sets: int, most_cases: int, seed: int, ou
 @click.option("--rule", "rules", type=click.Choice(churning.RULES), multiple=True, default=churning.RULES)
 @click.option("--occupancy", "occupancies", type=click.FloatRange(0.05, 0.99), multiple=True)
 @click.option("--allocator", "allocators", type=click.Choice(list(ALLOCATORS)), multiple=True)
+@click.option(
+    "--against", type=click.Choice(list(ALLOCATORS)), default="kubelet", show_default=True, help="The baseline."
+)
 @click.option("--arrivals", default=500, show_default=True, help="Claims a trace.")
 @click.option("--seeds", default=10, show_default=True, help="Traces a setting.")
 @click.option("--processes", default=1, show_default=True)
@@ -67,6 +70,7 @@ def churn(
     rules: tuple[str, ...],
     occupancies: tuple[float, ...],
     allocators: tuple[str, ...],
+    against: str,
     arrivals: int,
     seeds: int,
     processes: int,
@@ -76,13 +80,13 @@ def churn(
     names = allocators or tuple(ALLOCATORS)
     wanted = product(mixes, rules, occupancies or (0.5, 0.7, 0.85, 0.95))
     settings = [churning.Setting(machine, *each) for each in wanted]
-    measured = churning.measure(settings, names, arrivals, seeds, processes)
-    total = len(settings) * len({churning.BASELINE, *names})
+    measured = churning.measure(settings, names, against, arrivals, seeds, processes)
+    total = len(settings) * len({against, *names})
     rows = list(track(measured, total=total, console=PROGRESS, description="churn"))
     if output == "table":
         reports.show_churn(rows)
         return
-    reports.keep("churn", {"arrivals": arrivals, "seeds": seeds}, rows=churning.as_json(rows))
+    reports.keep("churn", {"arrivals": arrivals, "seeds": seeds, "against": against}, rows=churning.as_json(rows))
 
 
 @click.command()

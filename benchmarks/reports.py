@@ -120,7 +120,7 @@ def _numa_and_l3(row: joint.Row) -> list[str]:
 
 
 def show_churn(rows: Sequence[churn.Row]) -> None:
-    """A table per setting; + and - mark what is better and worse than the kubelet beyond chance."""
+    """A table per setting; + and - mark what is better and worse than the baseline beyond chance."""
     for setting in dict.fromkeys(row.setting for row in rows):
         title = f"{setting.machine}, mix {setting.mix}, rule {setting.rule}, {setting.occupancy:.0%} held"
         lines = ([row.allocator, *(_mean(row, name) for name in CHURN)] for row in rows if row.setting == setting)

@@ -101,7 +101,7 @@ def _curves(results: dict[str, Any], folder: Path, machine: str, mix: str, rule:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(ScalarFormatter())
             axes.yaxis.set_minor_formatter(NullFormatter())
-    bands = "Bands: 95 % confidence of the difference to kubelet."
+    bands = f"Bands: 95 % confidence of the difference to {results['settings']['against']}."
     _finish(figure, results, HEADLINES[rule], f"{machine}, mix of sizes: {mix}. {bands}")
     return save(figure, folder, _name(machine, mix, rule))
 
@@ -110,7 +110,7 @@ def _curve(axes: Axes, panel: Panel, name: str, rows: list[Any]) -> None:
     colour, line = COLOURS[name]
     places = [100 * row["occupancy"] for row in rows]
     values = [panel.factor * row["means"][panel.metric][0] for row in rows]
-    widths = [panel.factor * row["against_kubelet"].get(panel.metric, (0, 0))[1] for row in rows]
+    widths = [panel.factor * row["against"].get(panel.metric, (0, 0))[1] for row in rows]
     low = [max(0, value - width) for value, width in zip(values, widths, strict=True)]
     high = [value + width for value, width in zip(values, widths, strict=True)]
     axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -130,7 +130,8 @@ def _finish(figure: Figure, results: dict[str, Any], title: str, below: str) -> 
 
 def _over_time(results: dict[str, Any], folder: Path, machine: str, mix: str, rule: str) -> Path:
     rows = _rows(results, machine, mix, rule)
-    occupancy = sorted(row["occupancy"] for row in rows["kubelet"])[len(rows["kubelet"]) // 2]
+    occupancies = sorted({row["occupancy"] for each in rows.values() for row in each})
+    occupancy = occupancies[len(occupancies) // 2]
     figure, axes = plt.subplots(figsize=(11, 5.2))
     for name, each in rows.items():
         colour, line = COLOURS[name]
