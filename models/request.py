@@ -3,7 +3,16 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    StrictBool,
+    model_validator,
+)
 
 from models.cpuset import MAX_CPU, CPUSet, read_cpuset
 
@@ -41,7 +50,7 @@ def _read_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anythin
 
 
 NUMAIds = Annotated[frozenset[int], BeforeValidator(_read_ids)]
-Strict = Annotated[bool | frozenset[Preference], BeforeValidator(_read_strict)]
+Strict = Annotated[StrictBool | frozenset[Preference], BeforeValidator(_read_strict)]
 
 
 class Request(BaseModel):
@@ -57,12 +66,14 @@ class Request(BaseModel):
     name: Name = "cpus"
     cpus: int = Field(ge=1, le=MAX_CPU + 1, strict=True, description="how many CPUs")
     policy: Policy = "packed"
-    full_cores: bool = Field(default=False, description="rule: only whole cores (full-pcpus-only)")
+    full_cores: StrictBool = Field(default=False, description="rule: only whole cores (full-pcpus-only)")
     threads: Literal["pack", "spread"] = Field(
         default="pack", description="spread: one CPU per core as far as possible (distribute-cpus-across-cores)"
     )
-    prefer_l3: bool = Field(default=False, description="fewer L3s matter more than fewer cores")
-    align_by_socket: bool = Field(default=False, description="fewer sockets matter more than fewer NUMA nodes")
+    prefer_l3: StrictBool = Field(default=False, description="fewer L3s matter more than fewer cores")
+    align_by_socket: StrictBool = Field(
+        default=False, description="fewer sockets matter more than fewer NUMA nodes"
+    )
     numa_min: Annotated[int, Field(ge=1, le=4096, strict=True)] | Literal["all"] | None = Field(
         default=None, description="preference: at least so many NUMA nodes"
     )

@@ -5,6 +5,7 @@ nothing infeasible without this proof, and CP-SAT's word is checked against it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 
 from solver.problem import CorePart, Demand, Spans
 
@@ -76,16 +77,18 @@ def _totals(nodes: Sequence[int], spans: Spans) -> int:
     by_count = [1] + [0] * min(spans.numa_most, len(nodes))
     for node in nodes:
         for count in range(len(by_count) - 1, 0, -1):
-            by_count[count] |= _sum([by_count[count - 1], node])
+            by_count[count] |= _plus(by_count[count - 1], node)
     return _union(by_count[spans.numa_least :])
 
 
 def _sum(sets: Sequence[int]) -> int:
     """All sums of one element of each set."""
-    total = 1
-    for each in sets:
-        total = _union(total << shift for shift in elements(each))
-    return total
+    return reduce(_plus, sets, 1)
+
+
+def _plus(sums: int, node: int) -> int:
+    """All sums with one element more: one shift for each element of the smaller set."""
+    return _union(sums << shift for shift in elements(node))
 
 
 def elements(bits: int) -> Iterator[int]:

@@ -23,7 +23,7 @@ from models import (
 from models.allocation import Engine
 from solver.answer import Answer, checked, placed, rank
 from solver.counting import counted_out
-from solver.explain import explain
+from solver.explain import OutOfTime, explain
 from solver.greedy.allocate import allocate
 from solver.outcome import Outcome
 from solver.problem import Prepared, Problem, pose
@@ -35,6 +35,8 @@ EngineChoice = Literal["auto", "cpsat", "greedy"]
 
 SECOND_LOOK = 0.05
 """Seconds beyond the time limit that the explanation of a clash between requests may take."""
+
+MOST_WORKERS = 1024
 
 SHORTEST_SEARCH = 0.002
 """Seconds below which CP-SAT is not started: it could not finish, and the greedy answer is there already."""
@@ -68,8 +70,9 @@ def solve(
     available = _free(prepared, free)
     if not isinstance(time_limit, int | float) or not 0 <= time_limit < float("inf"):
         raise BadInputError(f"{time_limit} is not a number of seconds, 0 or more", place="time_limit")
-    if workers < 1:
-        raise BadInputError(f"{workers} is not a number of workers, 1 or more", place="workers")
+    for name, value, least, most in (("workers", workers, 1, MOST_WORKERS), ("seed", seed, 0, 2**31 - 1)):
+        if type(value) is not int or not least <= value <= most:
+            raise BadInputError(f"{value!r} is not a whole number from {least} to {most}", place=name)
     if engine != "greedy":
         import solver.tables.optimum  # noqa: F401 - loads numpy, before the clock starts
     start = time.perf_counter()
@@ -102,7 +105,7 @@ def _free(prepared: Prepared, free: Iterable[int] | str | None) -> int:
     if prepared.topology.held:
         raise BadInputError("give either free CPUs or held ones, not both", place="free")
     try:
-        given = to_mask(read_cpuset(free if isinstance(free, str) else frozenset(free)))
+        given = to_mask(read_cpuset(free if isinstance(free, str | bytes) else frozenset(free)))
     except (TypeError, ValueError) as error:
         raise BadInputError(str(error), place="free") from None
     if missing := given & ~prepared.machine.online:
@@ -191,14 +194,27 @@ class _Run:
         return placed(self.problem, "optimal", best, greedy).model_copy(update={"proof": outcome.proof})
 
     def _infeasible(self, engine: Engine) -> Result:
-        if engine == "cpsat" and self._can_be_met(self.problem.requests, self.problem.constraints):
+        if engine == "cpsat" and self._is_contradicted():
             raise DefectError("CP-SAT called a problem infeasible that greedy, counting or a second look does not")
-        return Result(status="infeasible", engine=engine, infeasible=explain(self.problem, self._can_be_met))
+        self._deadline = max(self._deadline, time.perf_counter() - self.importing)
+        clash, complete = explain(self.problem, self._can_be_met)
+        notes = (
+            ()
+            if complete
+            else ("there was no time to make the clash minimal and to look for the nearest request",)
+        )
+        return Result(status="infeasible", engine=engine, infeasible=clash, notes=notes)
+
+    def _is_contradicted(self) -> bool:
+        try:
+            return bool(self._can_be_met(self.problem.requests, self.problem.constraints))
+        except OutOfTime:
+            return False
 
     def _can_be_met(self, requests: Sequence[Request], constraints: Sequence[Constraint]) -> bool | None:
         """Whether these wishes have an allocation: by counting, by example, by CP-SAT without an objective."""
         if len(requests) > 1 and time.perf_counter() > self._deadline + self.importing + SECOND_LOOK:
-            return None
+            raise OutOfTime
         problem = pose(self.problem.prepared, self.problem.free, requests, constraints)
         if counted_out(problem.demands):
             return False
@@ -222,4 +238,5 @@ def _single(problem: Problem, limits: "Limits") -> Outcome:
 
 
 def _nothing(engine: Engine) -> Result:
-    return Result(status="unknown", engine=engine, notes=("nothing was found in time",))
+    why = "CP-SAT found nothing in time" if engine == "cpsat" else "greedy found nothing, which proves nothing"
+    return Result(status="unknown", engine=engine, notes=(why,))

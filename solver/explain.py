@@ -7,79 +7,107 @@ from operator import itemgetter
 from typing import Any, Literal, get_args
 
 from models import Constraint, Infeasible, Nearest, Preference, Request, Rule, format_cpuset
-from solver.counting import placeable
+from solver.counting import can_be_placed, placeable
 from solver.problem import Problem, pose
 
 Oracle = Callable[[Sequence[Request], Sequence[Constraint]], bool | None]
-"""Whether requests and constraints have an allocation; ``None`` when that was not found out in time."""
+"""Whether requests and constraints have an allocation, ``None`` if not known. May raise ``OutOfTime``."""
 
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 OPTIONS = ("within", "numa_ids", "core_type", "numa_max", "full_cores")
 
 
+class OutOfTime(Exception):  # noqa: N818 - it ends a search, it is no error
+    """The explanation has used up its time."""
+
+
 @dataclass(frozen=True)
 class Wish:
-    """Something that was asked for and that can be left out: a request, one of its options, a constraint."""
+    """Something that can be left out: a request (option ``cpus``), one of its options, or a constraint.
+
+    ``request`` and ``constraint`` are positions in the problem, -1 where it is not about one.
+    """
 
     option: str
-    request: Request | None = None
-    constraint: Constraint | None = None
+    request: int = -1
+    constraint: int = -1
 
 
-def explain(problem: Problem, feasible: Oracle) -> Infeasible:
-    """The clash in a problem that has no allocation, and the nearest request that would be placed."""
-    clash = _minimal_clash(problem, feasible)
-    rules = tuple(_rule(problem, wish) for wish in clash)
-    concerned = list(dict.fromkeys(wish.request for wish in clash if wish.request is not None))
-    return Infeasible(rules=rules, nearest=_nearest(problem, concerned or problem.requests, feasible))
+def explain(problem: Problem, feasible: Oracle) -> tuple[Infeasible, bool]:
+    """The clash in a problem that has no allocation, and the nearest wish that would be placed.
 
-
-def _minimal_clash(problem: Problem, feasible: Oracle) -> list[Wish]:
-    """Wishes that cannot be met together, though without any one of them the others can.
-
-    Options are left out first, then whole requests. A size is named beside options of its request only where
-    several requests clash.
+    Also whether there was time to make the clash minimal and to look for the nearest.
     """
-    kept = list(_wishes(problem))
-    for wish in sorted(kept, key=lambda wish: wish.option == "cpus"):
-        same = wish.request if wish.option == "cpus" else None
-        rest = [other for other in kept if other is not wish and (same is None or other.request != same)]
-        if feasible(*_with_only(problem, rest)) is False:
-            kept = rest
-    options = [wish for wish in kept if wish.option != "cpus"]
-    alone = all(wish.request == kept[0].request for wish in kept)
-    return options if alone and options else kept
+    part, complete, nearest = _hopeless_alone(problem), True, None
+    clash = list(_wishes(part))
+    try:
+        for rest in _smaller_clashes(part, clash, feasible):
+            clash = rest
+        clash = _without_idle_sizes(clash)
+        concerned = {part.requests[wish.request] for wish in clash if wish.request >= 0} or set(part.requests)
+        nearest = _nearest(problem, [each for each in problem.requests if each in concerned], feasible)
+    except OutOfTime:
+        complete = False
+    rules = tuple(_rule(part, wish, len(problem.requests) > 1) for wish in clash)
+    return Infeasible(rules=rules, nearest=nearest), complete
+
+
+def _hopeless_alone(problem: Problem) -> Problem:
+    """The first request that could not be placed even alone, with the constraints on it; else all of them."""
+    for position, demand in enumerate(problem.demands):
+        if not can_be_placed(demand):
+            name = problem.requests[position].name
+            own = [_among(rule, {name}) for rule in problem.constraints if name in (rule.requests or {name})]
+            kept = [rule for rule in own if rule is not None]
+            return pose(problem.prepared, problem.free, [problem.requests[position]], kept)
+    return problem
+
+
+def _smaller_clashes(problem: Problem, clash: list[Wish], feasible: Oracle) -> Iterator[list[Wish]]:
+    """Clashes with one wish less, one after the other: options and constraints go first, then whole requests."""
+    options = [wish for wish in clash if wish.option != "cpus"]
+    requests = [[wish] for wish in clash if wish.option == "cpus"]
+    for dropped in [options, *([wish] for wish in options), *requests]:
+        gone = {wish.request for wish in dropped if wish.option == "cpus"}
+        rest = [wish for wish in clash if wish not in dropped and wish.request not in gone]
+        if len(rest) < len(clash) and feasible(*_with_only(problem, rest)) is False:
+            clash = rest
+            yield clash
+
+
+def _without_idle_sizes(clash: list[Wish]) -> list[Wish]:
+    """A size is named beside options of its request only where several requests clash."""
+    options = [wish for wish in clash if wish.option != "cpus"]
+    alone = all(wish.request == clash[0].request for wish in clash)
+    return options if alone and options else clash
 
 
 def _wishes(problem: Problem) -> Iterator[Wish]:
-    for request in problem.requests:
-        yield Wish("cpus", request)
-        yield from (Wish(option, request) for option in _options_of(request))
-    for constraint in problem.constraints:
-        yield Wish("match" if constraint.match else "distinct", constraint=constraint)
+    for position, request in enumerate(problem.requests):
+        yield Wish("cpus", position)
+        yield from (Wish(option, position) for option in _options_of(request))
+    for position, rule in enumerate(problem.constraints):
+        yield Wish("match" if rule.match else "distinct", constraint=position)
 
 
 def _options_of(request: Request) -> list[str]:
     """Rules that the request sets."""
-    defaults = {name: field.default for name, field in Request.model_fields.items()}
-    given = [option for option in OPTIONS if getattr(request, option) != defaults[option]]
+    given = [option for option in OPTIONS if getattr(request, option) != Request.model_fields[option].default]
     return given + [f"strict {preference}" for preference in PREFERENCES if request.is_strict(preference)]
 
 
-def _with_only(problem: Problem, wishes: Iterable[Wish]) -> tuple[list[Request], list[Constraint]]:
-    wishes = list(wishes)
+def _with_only(problem: Problem, wishes: Collection[Wish]) -> tuple[list[Request], list[Constraint]]:
+    kept: dict[int, set[str]] = {wish.request: set() for wish in wishes if wish.option == "cpus"}
+    for wish in wishes:
+        if wish.request in kept:
+            kept[wish.request].add(wish.option)
     requests = [
-        _without(request, set(_options_of(request)) - {wish.option for wish in wishes if wish.request == request})
-        for request in problem.requests
-        if Wish("cpus", request) in wishes
+        _without(problem.requests[position], set(_options_of(problem.requests[position])) - options)
+        for position, options in kept.items()
     ]
     names = {request.name for request in requests}
-    constraints = [
-        narrowed
-        for wish in wishes
-        if wish.constraint is not None and (narrowed := _among(wish.constraint, names)) is not None
-    ]
-    return requests, constraints
+    rules = [_among(problem.constraints[wish.constraint], names) for wish in wishes if wish.constraint >= 0]
+    return requests, [rule for rule in rules if rule is not None]
 
 
 def _among(constraint: Constraint, names: set[str]) -> Constraint | None:
@@ -102,22 +130,28 @@ def _without(request: Request, options: Iterable[str]) -> Request:
     return request.model_copy(update=update | {"strict": strict})
 
 
-def _rule(problem: Problem, wish: Wish) -> Rule:
-    if wish.constraint is not None:
-        return _rule_between(problem, wish.option, wish.constraint)
-    request = wish.request
-    assert request is not None
-    alone = _without(request, set(_options_of(request)) - {wish.option})
-    sizes = placeable(pose(problem.prepared, problem.free, [alone]).demands[0])
+def _rule(problem: Problem, wish: Wish, named: bool) -> Rule:
+    if wish.constraint >= 0:
+        return _rule_between(problem, wish.option, problem.constraints[wish.constraint])
+    request = problem.requests[wish.request]
+    sizes = _sizes_under(problem, request, wish.option)
     most = max(sizes.bit_length() - 1, 0)
     where = _where(request, wish.option)
-    name = f"{request.name}: " if len(problem.requests) > 1 else ""
+    name = f"{request.name}: " if named else ""
     text = f"{name}{_count(request.cpus, 'CPU')}{where} asked, {_count(most, 'CPU')}{where} free"
     if request.cpus <= most:
         near = [size for size in (_below(sizes, request.cpus), _above(sizes, request.cpus)) if size]
         possible = "" if sizes >> request.cpus & 1 else f", possible: {' and '.join(map(str, near))}"
         text += possible
     return Rule(name=wish.option, request=request.name, text=text, asked=request.cpus, available=most)
+
+
+def _sizes_under(problem: Problem, request: Request, option: str) -> int:
+    """Sizes that could be placed if the request had this option only; all that are free without any."""
+    if option == "cpus":
+        return (2 << problem.free.bit_count()) - 2
+    alone = _without(request, set(_options_of(request)) - {option})
+    return placeable(pose(problem.prepared, problem.free, [alone]).demands[0])
 
 
 def _rule_between(problem: Problem, option: str, constraint: Constraint) -> Rule:

@@ -49,8 +49,7 @@ def solve_joint(problem: Problem, limits: Limits, hint: tuple[int, ...] | None, 
         return Outcome(None, proven=True)
     start = _best(problem, [start, coarse.realize(search) if search.solved else None])
     settled = _reached(problem, start, [least, search.settled])
-    cores = sum(len(demand.parts) for demand in problem.demands)
-    if limits.left < cores * BUILD_SECONDS:
+    if not _can_be_built(problem, limits):
         return Outcome(start, False, {**search.bounds, **settled})
     return _finish(problem, limits, start, settled, search.bounds)
 
@@ -66,6 +65,8 @@ def is_feasible(problem: Problem, limits: Limits) -> bool | None:
         return False
     if first.solved and _best(problem, [coarse.realize(first)]) is not None:
         return True
+    if not _can_be_built(problem, limits):
+        return None
     search = Search(JointModel(problem).model, limits)
     search.minimize([ANYTHING])
     return search.solved or (False if search.infeasible else None)
@@ -99,6 +100,11 @@ def _finish(
         request.minimize_ties(search)
     found = model.placed(search)
     return Outcome(found if search.proven else _best(problem, [found, start]), search.proven, bounds)
+
+
+def _can_be_built(problem: Problem, limits: Limits) -> bool:
+    """Whether there is time to build the full model."""
+    return limits.left > BUILD_SECONDS * sum(len(demand.parts) for demand in problem.demands)
 
 
 def _reached(problem: Problem, taken: tuple[int, ...] | None, least: Sequence[Metrics]) -> Metrics:

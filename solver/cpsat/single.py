@@ -87,10 +87,11 @@ class SingleModel:
             return
         by_node = {block.numa: i for i, block in enumerate(self.blocks)}
         for group in interchangeable(self.problem.machine, list(by_node)):
-            last: dict[tuple[int, int, bytes], int] = {}
+            last: dict[tuple[object, ...], int] = {}
             for i in (by_node[node] for node in group):
                 free = (self.problem.machine.numa_nodes[self.blocks[i].numa].mask & self.problem.free).bit_count()
-                twin = last.get(key := (self.blocks[i].socket, free, self.tables[i].tobytes()))
+                # All of the block's place but its NUMA node: socket, core type, and L3 where that may span nodes.
+                twin = last.get(key := (*self.blocks[i].place[1:], free, self.tables[i].tobytes()))
                 if twin is not None:
                     self.model.add(self.spans.takes[twin] >= self.spans.takes[i])
                 last[key] = i

@@ -5,13 +5,16 @@ made (``options``), and the best that keeps the rules is taken.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import islice
 
-from models import Constraint
+from models import Level
 from solver.greedy.options import answers_from, narrower_pools, union
 from solver.problem import Demand, Problem
 from solver.verify import violations
 from topologies.graph import Machine
+
+MOST_CHOICES = 200
+"""Choices of matched domains that are tried; a search through all of them is not for the greedy."""
 
 
 def allocate(problem: Problem) -> tuple[int, ...] | None:
@@ -26,19 +29,29 @@ def allocate(problem: Problem) -> tuple[int, ...] | None:
 def _matched_pools(problem: Problem) -> Iterator[list[int]]:
     """For each request the CPUs that ``match`` leaves it, for each choice of the domains that are matched."""
     names = [request.name for request in problem.requests]
-    matches = [rule for rule in problem.constraints if rule.match]
-    for chosen in product(*(_domains(problem.machine, rule) for rule in matches)):
-        pools = [problem.free] * len(names)
-        for rule, domain in zip(matches, chosen, strict=True):
-            for i in rule.concerns(names):
-                pools[i] &= domain
-        if all(pool.bit_count() >= demand.cpus for pool, demand in zip(pools, problem.demands, strict=True)):
-            yield pools
+    matches = {(rule.level, tuple(rule.concerns(names))) for rule in problem.constraints if rule.match}
+    pools = [demand.allowed for demand in problem.demands]
+    choices = _choices(problem, sorted(matches, key=lambda match: -len(match[1])), pools)
+    yield from islice(choices, MOST_CHOICES)
 
 
-def _domains(machine: Machine, rule: Constraint) -> list[int]:
+def _choices(
+    problem: Problem, matches: Sequence[tuple[Level, tuple[int, ...]]], pools: list[int]
+) -> Iterator[list[int]]:
+    """The pools of each choice of a domain per match that leaves every request enough."""
+    if not matches:
+        yield pools
+        return
+    (level, positions), *rest = matches
+    for domain in _domains(problem.machine, level):
+        left = [pool & domain if i in positions else pool for i, pool in enumerate(pools)]
+        if all(left[i].bit_count() >= problem.demands[i].cpus for i in positions):
+            yield from _choices(problem, rest, left)
+
+
+def _domains(machine: Machine, level: Level) -> list[int]:
     levels = {"numa": machine.numa_nodes, "socket": machine.sockets, "l3": machine.l3s}
-    return [domain.mask for domain in levels[rule.level]] or [machine.online]
+    return [domain.mask for domain in levels[level]] or [machine.online]
 
 
 def _one_by_one(problem: Problem, pools: Sequence[int]) -> tuple[int, ...] | None:
@@ -67,7 +80,7 @@ def _kept_apart(problem: Problem, position: int, taken: Sequence[int]) -> int:
         domain
         for rule in problem.constraints
         if rule.distinct and position in rule.concerns(names)
-        for domain in _domains(problem.machine, rule)
+        for domain in _domains(problem.machine, rule.level)
         for i in rule.concerns(names)
         if i < position and taken[i] & domain
     )

@@ -173,6 +173,8 @@ def optimum(problem: Problem, demand: Demand) -> int | None:
     They do not where spans cross (an L3 over parts of NUMA nodes, a NUMA node over sockets), where there are too
     many patterns, where cores of unequal size are to be split evenly, and where nothing can be placed at all.
     """
+    if not _shares_are_in_steps(demand):
+        return None
     found: list[Found] = []
     for parts in _core_type_choices(demand):
         patterns = patterns_of(problem, demand, parts)
@@ -184,6 +186,12 @@ def optimum(problem: Problem, demand: Demand) -> int | None:
     metrics = min((each.metrics for each in found), key=lambda metrics: tuple(metrics.values()))
     nodes = min(each.nodes for each in found if each.metrics == metrics)
     return pin(problem, demand, _used(problem, demand, nodes), metrics)
+
+
+def _shares_are_in_steps(demand: Demand) -> bool:
+    """Whether shares can be counted in one step: where they are to be even, whole cores must be of one size."""
+    even_cores = demand.request.policy == "distributed" and demand.request.full_cores
+    return not even_cores or all(part.size == demand.unit for part in demand.parts)
 
 
 def _core_type_choices(demand: Demand) -> Iterator[list[CorePart]]:

@@ -493,7 +493,7 @@ def test_an_unknown_answer_and_a_clash_are_said_in_one_line(capsys: pytest.Captu
 def test_an_unknown_answer_says_why_once() -> None:
     result = solve("--cpus", "4", "--engine", "cpsat", "--time-limit", "0")
     assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr == "unknown: nothing was found in time\n"
+    assert result.stderr == "unknown: CP-SAT found nothing in time\n"
 
 
 def test_an_unknown_answer_exits_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
