@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from benchmarks.pictures.style import (
     BLACK,
@@ -84,8 +83,8 @@ def _rows(results: dict[str, Any], machine: str, mix: str, rule: str) -> dict[st
     for row in results["rows"]:
         if (row["machine"], row["mix"], row["rule"]) == (machine, mix, rule) and row["allocator"] in found:
             found[row["allocator"]].append(row)
-    if rule == "one-node":
-        del found["kubelet, hints"]  # the same as kubelet then
+    if [row["means"] for row in found["kubelet, hints"]] == [row["means"] for row in found["kubelet"]]:
+        del found["kubelet, hints"]  # where no claim is larger than a NUMA node and each must lie on one
     return {name: sorted(rows, key=lambda row: row["occupancy"]) for name, rows in found.items() if rows}
 
 
@@ -98,9 +97,8 @@ def _curves(results: dict[str, Any], folder: Path, machine: str, mix: str, rule:
         axes.set_title(panel.title)
         axes.set_xlabel("CPUs held if claims may lie anywhere, % of the machine")
         if panel.metric == "split_cores":
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(ScalarFormatter())
-            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.set_yscale("symlog", linthresh=1)  # there may be none at all
+            axes.set_yticks([0, 1, 10, 100], ["0", "1", "10", "100"])
     bands = f"Bands: 95 % confidence of the difference to {results['settings']['against']}."
     _finish(figure, results, HEADLINES[rule], f"{machine}, mix of sizes: {mix}. {bands}")
     return save(figure, folder, _name(machine, mix, rule))
