@@ -9,7 +9,18 @@ from pydantic import ValidationError
 from models import Constraint, Level, Preference, Request, Topology
 from tests.solver.brute_force import can_be_allowed
 
-KINDS = ("nested", "socket over NUMA", "L3 over NUMA", "hybrid", "no L3", "partly no L3", "no NUMA", "gaps")
+KINDS = (
+    "nested",
+    "socket over NUMA",
+    "L3 over NUMA",
+    "hybrid",
+    "no L3",
+    "partly no L3",
+    "no NUMA",
+    "gaps",
+    "types by node",
+    "outer L3",
+)
 PREFERENCES = get_args(Preference)
 
 
@@ -77,7 +88,9 @@ def small_topology(rng: Random, kind: str, most_cpus: int = 10) -> Topology:
 def _cores(rng: Random, kind: str, most_cpus: int) -> list[tuple[int, dict[str, Any]]]:
     """Sizes of the cores and where they lie."""
     nodes, l3s = rng.randint(1, 4), rng.randint(1, 2)
-    sizes = {"hybrid": [1, 1, 1, 2, 2, 3], "gaps": [1, 2, 2, 3, 4]}.get(kind) or [rng.choice([1, 2, 2, 2])]
+    sizes = {"hybrid": [1, 1, 1, 2, 2, 3], "gaps": [1, 2, 2, 3, 4], "types by node": [1, 1, 2]}.get(kind) or [
+        rng.choice([1, 2, 2, 2])
+    ]
     cores: list[tuple[int, dict[str, Any]]] = []
     count = 0
     while count < most_cpus:
@@ -97,6 +110,10 @@ def _oddities(rng: Random, kind: str, numa: int, part: int, size: int) -> dict[s
             return {"l3": part}
         case "hybrid":
             return {"core_type": "performance" if size > 1 else "efficiency", "l3": numa}
+        case "types by node":
+            return {"core_type": "efficiency" if numa else "performance", "socket": 0, "l3": min(numa, 1)}
+        case "outer L3":
+            return {"socket": 0, "l3": (numa + 1) // 2}
         case "no L3":
             return {"l3": None}
         case "partly no L3":

@@ -51,13 +51,6 @@ def test_requests_placed_together_get_exactly_the_best_cpus(chunk):
     assert complaints(chunk, joint_case, disagreements) == []
 
 
-@pytest.mark.parametrize("seed", [339, 457])
-def test_the_tie_rule_holds_where_an_l3_has_several_blocks(seed):
-    case = joint_case(seed)
-    best = brute_force(case.topology, case.free, case.requests, case.constraints)
-    assert answer(case, engine="cpsat") == expected(best)
-
-
 def test_of_two_core_types_the_lowest_cpus_are_taken():
     kinds = ("performance", "efficiency", "performance")
     topology = Topology.model_validate(
@@ -66,6 +59,56 @@ def test_of_two_core_types_the_lowest_cpus_are_taken():
     requests = (Request(name="a", cpus=1), Request(name="b", cpus=1))
     result = solve(topology, requests, engine="cpsat", time_limit=LONG)
     assert masks(result) == brute_force(topology, topology.online, requests) == (0b001, 0b010)
+
+
+def machine(*cpus: tuple[int, int, int, int, str], **more: object) -> Topology:
+    """CPUs as (core, socket, NUMA node, L3, P or E), numbered in this order."""
+    kinds = {"P": "performance", "E": "efficiency"}
+    documents = [
+        {"cpu": i, "core": core, "socket": socket, "numa": numa, "l3": l3, "core_type": kinds[kind]}
+        for i, (core, socket, numa, l3, kind) in enumerate(cpus)
+    ]
+    nodes = [{"id": node} for node in sorted({numa for _, _, numa, _, _ in cpus})]
+    return Topology.model_validate({"cpus": documents, "numa_nodes": nodes, **more})
+
+
+NOT_INTERCHANGEABLE = {
+    "nodes of different core types": (
+        machine((0, 0, 0, 0, "P"), (1, 0, 1, 1, "E"), (2, 0, 2, 2, "E")),
+        [Request(cpus=2)],
+        [{1, 2}],
+    ),
+    "nodes under different L3s": (
+        machine((0, 0, 0, 0, "P"), (1, 0, 1, 1, "P"), (2, 0, 2, 1, "P")),
+        [Request(cpus=2)],
+        [{1, 2}],
+    ),
+    "nodes with smaller whole cores than the largest": (
+        machine((0, 0, 0, 0, "P"), (0, 0, 0, 0, "P"), (1, 0, 1, 1, "P"), (2, 0, 2, 2, "P")),
+        [Request(cpus=2, policy="distributed", full_cores=True, numa_min=2)],
+        [{2, 3}],
+    ),
+    "nodes whose whole cores are of mixed sizes": (
+        machine((0, 0, 0, 0, "P"), (0, 0, 0, 0, "P"), (1, 0, 0, 0, "P"), (2, 0, 1, 1, "E"), (2, 0, 1, 1, "E")),
+        [Request(cpus=2, policy="distributed", full_cores=True)],
+        [{0, 1}],
+    ),
+    "nodes with as many allowed but not as many free CPUs": (
+        machine((0, 0, 0, 0, "P"), (1, 0, 0, 0, "P"), (2, 0, 1, 1, "P")),
+        [Request(name="a", cpus=1, within={0, 2}), Request(name="b", cpus=1, within={1})],
+        [{0}, {1}],
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["auto", "cpsat"])
+@pytest.mark.parametrize("name", NOT_INTERCHANGEABLE)
+def test_what_differs_is_not_taken_for_alike(name, engine):
+    topology, requests, chosen = NOT_INTERCHANGEABLE[name]
+    result = solve(topology, requests, engine=engine, time_limit=LONG)
+    assert result.status == "optimal"
+    assert [set(allocation.cpuset) for allocation in result.allocations] == chosen
+    assert masks(result) == brute_force(topology, topology.online, requests)
 
 
 def complaints(chunk: int, draw: Callable[[int], Case], ask: Callable[[Case, Answer], Iterator[str]]) -> list[str]:
