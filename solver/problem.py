@@ -8,6 +8,8 @@ from models import Constraint, Level, Request, Topology, to_mask
 from solver.score import Scorer, floor, share_unit
 from topologies.graph import Machine
 
+Shape = tuple[int, int, int]
+
 
 class Prepared:
     """A machine read once, for many solves: the graph for the engines, the scorer for their judge."""
@@ -40,6 +42,11 @@ class CorePart:
     def size(self) -> int:
         """How many CPUs of the core may be taken."""
         return self.allowed.bit_count()
+
+    @cached_property
+    def shape(self) -> Shape:
+        """All that counts of the core besides its place: how many CPUs are allowed, near among those, and free."""
+        return self.size, self.near.bit_count(), self.free
 
 
 @dataclass(frozen=True)

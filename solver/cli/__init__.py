@@ -8,9 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from solver.cli.streams import prepare, say
+
+if TYPE_CHECKING:
+    from models import BadInputError
 
 SUBCOMMANDS = {
     "solve": "Choose the CPUs of one or more requests.",
@@ -21,8 +26,8 @@ SUBCOMMANDS = {
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes: 128 plus the signal's number, as shells have it."""
 
-LONGEST = 400
-"""Characters of a usage error: click repeats what was typed, which may be anything."""
+LONGEST_PLACE, LONGEST = 200, 400
+"""Characters of where an error is, and of its reason: both repeat what was handed in, which may be anything."""
 
 
 class Failure(click.ClickException):
@@ -35,7 +40,10 @@ class Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - the signature is click's
         """Print the line."""
-        click.echo(f"error: {self.message}", file=file or sys.stderr)
+        if file is None:
+            say(f"error: {self.message}", error=True)
+        else:
+            click.echo(f"error: {self.message}", file=file)
 
 
 class NotPlaced(Failure):
@@ -92,21 +100,33 @@ def _usage(error: click.UsageError) -> click.ClickException:
     """One line in place of click's three; the help that a command without arguments gives stays as it is."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
-    message = error.format_message()
-    short = message if len(message) <= LONGEST else message[:LONGEST] + "..."
+    short = _shortened(error.format_message(), LONGEST)
     return Failure(f"{short} See '{error.ctx.command_path.strip()} --help'." if error.ctx else short)
 
 
 def _failure(error: Exception) -> Failure:
     from models.errors import BadInputError, DefectError, InfeasibleError
 
-    if isinstance(error, BadInputError | OSError):
-        return Failure(str(error))
+    if isinstance(error, BadInputError):
+        return Failure(brief(error))
+    if isinstance(error, OSError):
+        return Failure(_shortened(str(error), LONGEST))
     if isinstance(error, InfeasibleError):
         return NotPlaced(str(error))
     if not isinstance(error, DefectError):
         traceback.print_exception(error)
     return Defect(f"this is a bug in cpusat, please report it: {type(error).__name__}: {error}")
+
+
+def brief(error: "BadInputError") -> str:
+    """The error in one line of bounded length."""
+    parts = (error.file, LONGEST_PLACE), (error.place, LONGEST_PLACE), (error.reason, LONGEST)
+    return ": ".join(_shortened(part, most) for part, most in parts if part)
+
+
+def _shortened(text: str, most: int) -> str:
+    """Without its middle where it is too long: a reason says at its end what would be right."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 2) + 3 :]}"
 
 
 class Program(click.Group):
@@ -131,6 +151,7 @@ class Program(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options that stand before the subcommand."""
         with failures():
+            prepare()
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the signature is click's
@@ -145,9 +166,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        click.echo(f"cpusat {version('cpusat')}")
+        say(f"cpusat {version('cpusat')}")
     except PackageNotFoundError:
-        click.echo("cpusat, not installed")
+        say("cpusat, not installed")
     ctx.exit()
 
 

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from models import Claim, Result, Topology
 from solver.cli.compare import Comparison
 from solver.cli.output import as_json, as_lines, printable
+from solver.cli.streams import say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,7 +25,7 @@ class Answer:
     def say(self, form: str, *, explain: bool) -> None:
         """Print the answer in its form (``table``, ``json``, …) and, beside it, why it is so."""
         for line in self._reasons():
-            click.echo(printable(line), err=True)
+            say(printable(line), error=True)
         if form != "table":
             self._print_plain(form)
         parts = list(self._parts(form, explain=explain))
@@ -55,7 +54,7 @@ class Answer:
 
     def _print_plain(self, form: str) -> None:
         for line in [as_json(self.result, self.comparison)] if form == "json" else as_lines(self.result, form):
-            click.echo(line)
+            say(line)
 
     def _parts(self, form: str, *, explain: bool) -> Iterator["RenderableType"]:
         """What people get to read, in the order in which it stands."""

@@ -1,6 +1,7 @@
 """The machine of the command line: its source, and what the options say is reserved, held or free."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain, groupby
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,12 +19,14 @@ def overlaid(topology: Topology, reserved: str | None, held: Iterable[str]) -> T
 
     Each ``held`` is ``[NAME=]LIST`` or the path of a kubelet's ``cpu_manager_state``.
     """
-    holdings = dict(topology.held)
-    for text in held:
-        for name, cpus in _holdings(text).items():
+    if reserved is not None:
+        topology = _changed(topology, {"reserved": cpu_list(reserved, "--reserved")})
+    for file, texts in groupby(held, key=_file):
+        holdings = dict(topology.held)
+        for name, cpus in chain.from_iterable(_holdings(text, file).items() for text in texts):
             holdings[name] = holdings.get(name, frozenset()) | cpus
-    changes = {"held": holdings} | ({} if reserved is None else {"reserved": cpu_list(reserved, "--reserved")})
-    return _changed(topology, changes)
+        topology = _changed(topology, {"held": holdings}, file=file)
+    return topology
 
 
 def with_free(topology: Topology, free: str) -> Topology:
@@ -43,9 +46,9 @@ def cpu_list(text: str, option: str) -> frozenset[int]:
         raise BadInputError(str(error), place=option) from error
 
 
-def _holdings(text: str) -> dict[str, frozenset[int]]:
-    if _is_path(text):
-        return read_cpu_manager_state(read_file(Path(text)), file=text)[0]
+def _holdings(text: str, file: str) -> dict[str, frozenset[int]]:
+    if file:
+        return read_cpu_manager_state(read_file(Path(file)), file=file)[0]
     name, named, cpus = text.rpartition("=")
     try:
         return {name or UNNAMED: parse_cpuset(cpus)}
@@ -54,15 +57,16 @@ def _holdings(text: str) -> dict[str, frozenset[int]]:
         raise BadInputError(f"{error}{otherwise}", place="--held") from None
 
 
-def _is_path(text: str) -> bool:
+def _file(text: str) -> str:
+    """The text if it is the path of a file, else nothing."""
     try:
-        return bool(text) and Path(text).exists()
+        return text if text and Path(text).exists() else ""
     except (OSError, ValueError):
-        return False  # No name that the system can look up: too long, or with a NUL.
+        return ""  # No name that the system can look up: too long, or with a NUL.
 
 
-def _changed(topology: Topology, changes: Mapping[str, object]) -> Topology:
+def _changed(topology: Topology, changes: Mapping[str, object], *, file: str = "") -> Topology:
     try:
         return Topology.model_validate({**dict(topology), **changes})
     except ValidationError as error:
-        raise BadInputError.from_pydantic(error) from error
+        raise BadInputError.from_pydantic(error, file=file) from error

@@ -9,9 +9,12 @@ if TYPE_CHECKING:
 ENDLESS = 10**6
 """Columns of what is no terminal: there no line of a table is broken, so that programs can read it."""
 
+NARROWEST, USUAL = 20, 80
+"""Below the first no drawing can be read: a ``COLUMNS`` that is as little is a mistake, and means the second."""
+
 
 def render(*what: "RenderableType", error: bool = False) -> None:
-    """Print to standard output (or error), as wide as the terminal if it is one.
+    """Print to standard output (or error, if it is open), as wide as the terminal if it is one.
 
     By way of a string: a broken pipe is then ours to handle, and no line ends in blanks.
     """
@@ -19,7 +22,11 @@ def render(*what: "RenderableType", error: bool = False) -> None:
     from rich.segment import Segments
 
     stream = sys.stderr if error else sys.stdout
+    if stream is None:
+        return
     console = Console(highlight=False, markup=False, stderr=error)
+    if console.width < NARROWEST:
+        console.width = USUAL
     options = console.options if stream.isatty() else console.options.update(width=ENDLESS)
     with console.capture() as capture:
         for each in what:

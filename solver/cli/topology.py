@@ -7,9 +7,12 @@ from pathlib import Path
 import click
 
 from models import BadInputError
+from solver.cli import brief
 from solver.cli.claims import STDIN, read_claim
 from solver.cli.machine import overlaid
 from solver.cli.options import OVERLAYS, SOURCE
+from solver.cli.output import printable
+from solver.cli.streams import say
 from solver.cli.terminal import render
 from topologies import catalog
 from topologies.load import load
@@ -27,7 +30,7 @@ def list_machines(output: str) -> None:
     """List the machines of the catalog."""
     shapes = {name: Shape.of(catalog.read(name)) for name in catalog.names()}
     if output == "json":
-        click.echo(json.dumps([{"name": name} | asdict(shape) for name, shape in shapes.items()], indent=2))
+        say(json.dumps([{"name": name} | asdict(shape) for name, shape in shapes.items()], indent=2))
         return
     from rich.table import Table
 
@@ -59,7 +62,7 @@ def convert(source: str, output: str, force: bool, reserved: str | None, held: t
     """Write a machine as a JSON document, with what is reserved and held."""
     text = overlaid(load(source), reserved, held).to_json()
     if output == "-":
-        click.echo(text, nl=False)
+        say(text, end="")
     else:
         _write(Path(output), text, force=force)
 
@@ -72,10 +75,10 @@ def validate(ctx: click.Context, sources: tuple[str, ...]) -> None:
     bad = False
     for source in sources:
         try:
-            click.echo(f"ok   {source}: {Shape.of(load(source))}")
+            say(printable(f"ok   {source}: {Shape.of(load(source))}"))
         except BadInputError as error:
             bad = True
-            click.echo(f"bad  {error.within(source)}{_hint(source)}")
+            say(printable(f"bad  {brief(error.within(source))}{_hint(source)}"))
     ctx.exit(2 if bad else 0)
 
 

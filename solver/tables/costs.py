@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from solver.problem import CorePart, Demand, Problem
+from solver.problem import CorePart, Demand, Problem, Shape
 from solver.score import slots
 from solver.tables.minplus import Packing, Table, add, add_all, either, only
 
@@ -23,8 +23,6 @@ LOCAL_METRICS = (
     "split_cores",
 )
 """Metrics that are sums of what single cores, L3s and NUMA nodes cost."""
-
-Shape = tuple[int, int, int]
 
 
 class Costs:
@@ -52,8 +50,11 @@ class Costs:
         }
         return most.get(metric, self.demand.cpus)
 
-    def core(self, shape: Shape) -> Table:
-        """Table of one core of this shape: (CPUs offered, near ones among them, free ones)."""
+    def core(self, part: CorePart) -> Table:
+        """Table of one core."""
+        return self._alike(part.shape, 1)
+
+    def _one(self, shape: Shape) -> Table:
         size, near, free = shape
         takes = range(size + 1)
         table = self.packing.pack(
@@ -71,18 +72,18 @@ class Costs:
 
     def cores(self, parts: Iterable[CorePart]) -> Table:
         """Table of some cores together."""
-        shapes = Counter((part.size, part.near.bit_count(), part.free) for part in parts)
+        shapes = Counter(part.shape for part in parts)
         return add_all([self._alike(shape, count) for shape, count in sorted(shapes.items())])
 
     def _alike(self, shape: Shape, count: int) -> Table:
-        sums = self._sums.setdefault(shape, [self.core(shape)])
+        sums = self._sums.get(shape) or self._sums.setdefault(shape, [self._one(shape)])
         while len(sums) < count:
             sums.append(add(sums[-1], sums[0]))
         return sums[count - 1]
 
     def l3(self, parts: Sequence[CorePart]) -> Table:
         """Table of one L3's cores, with what using the L3 costs where L3s add up."""
-        shapes = Counter((part.size, part.near.bit_count(), part.free) for part in parts)
+        shapes = Counter(part.shape for part in parts)
         left = self._l3_free[parts[0].l3]
         key = (left, *sorted(shapes.items()))
         if key not in self._l3s:

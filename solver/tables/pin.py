@@ -96,7 +96,7 @@ def _cost(table: Table, take: int) -> int:
 def _place_in_l3(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
     if take == 0:
         return 0
-    tables = [costs.core((part.size, part.near.bit_count(), part.free)) for part in parts]
+    tables = [costs.core(part) for part in parts]
     takes = split(tables, take)
     assert takes is not None
     return sum(_lowest(part, share) for part, share in zip(parts, takes, strict=True))
