@@ -145,7 +145,7 @@ CLAIMS = {
         "requests.0.cpus: Input should be a valid integer",
     ),
     "CPUs that run backwards": ("- {cpus: 4, within: 3-1}", "requests.0.within: range '3-1' runs backwards"),
-    "options that contradict": ("- {cpus: 4, threads: spread, full_cores: yes}", "contradict each other"),
+    "options that contradict": ("- {cpus: 4, threads: spread, full_cores: true}", "contradict each other"),
     "two requests of one name": ("- cpus: 4\n- cpus: 4\n", "request name 'cpus' is given twice"),
     "a constraint on a stranger": ("{requests: [{cpus: 4}], constraints: [{match: numa, requests: [x]}]}", "'x'"),
     "a key given twice": ("- {cpus: 4, cpus: 5}", "line 1, column 3: a key is given twice in one mapping"),
@@ -321,3 +321,124 @@ def test_an_error_while_writing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
             ["--topology", "core:1", "--cpus", "1", "--engine", "greedy", "--output", "cpuset"]
         )
     assert ended.value.code == 2
+
+
+def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The line in a shell, where ``$cpusat`` is the program."""
+    root = Path(__file__).resolve().parents[2]
+    program = f"{sys.executable} -m solver.cli"
+    settings = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "80", "cpusat": program, **env}
+    return subprocess.run(
+        ["/bin/sh", "-c", line], cwd=root, env=settings, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+CLOSED_OUTPUT = "error: standard output is closed; open it, to /dev/null if nothing is to be shown\n"
+CLOSED_INPUT = "error: <stdin>: is closed; give a file, or send it text\n"
+FULL = "error: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("$cpusat solve --topology core:4 --cpus 2 >&-", CLOSED_OUTPUT),
+        ("$cpusat --version >&-", CLOSED_OUTPUT),
+        ("$cpusat topology validate core:4 >&-", CLOSED_OUTPUT),
+        ("$cpusat solve --topology - --cpus 2 <&-", CLOSED_INPUT),
+        ("$cpusat solve --topology core:4 --claims - <&-", CLOSED_INPUT),
+        ("$cpusat --version >/dev/full", FULL),
+        ("$cpusat --help >/dev/full", FULL),
+        ("$cpusat topology show core:4 >/dev/full", FULL),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_is_one_line(line: str, message: str) -> None:
+    done = shell(line)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+@pytest.mark.parametrize(("more", "code"), [("--cpus 9 --explain", 1), ("--cpus x", 2), ("--free 99 --cpus 1", 2)])
+def test_a_closed_standard_error_leaves_the_exit_code_and_an_empty_output(more: str, code: int) -> None:
+    done = shell(f"$cpusat solve --topology core:4 --output cpuset {more} 2>&-")
+    assert (done.returncode, done.stdout) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "shown"),
+    [
+        ("solve --topology core:4 --cpus 2 --name é", 0, "\\xe9        packed"),
+        ("solve --topology core:4 --cpus 2 --name é --explain", 0, "given to \\xe9"),
+        ("solve --topology core:4 --cpus 2 --name é --output json", 0, '"request": "\\u00e9"'),
+        ("topology show core:4 --held é=1", 0, "held by \\xe9"),
+        ("topology convert core:4 --held é=1", 0, '"held": {"\\u00e9": "1"}'),
+        ("topology validate é", 2, "bad  '\\xe9'"),
+        ("solve --topology core:4 --cpus é", 2, "error: Invalid value for '--cpus': '\\xe9' is not"),
+        ("solve --topology é --cpus 2", 2, "error: '\\xe9': no file or directory has this name"),
+        ("solve --topology core:4 --held é=9 --cpus 2", 2, "error: CPUs 9 are held by '\\xe9' but not online"),
+    ],
+)
+def test_characters_that_an_encoding_lacks_are_shown_as_escapes(line: str, code: int, shown: str) -> None:
+    done = shell(f"$cpusat {line} 2>&1", PYTHONIOENCODING="ascii")
+    assert done.returncode == code
+    assert shown in done.stdout
+    assert done.stdout.isascii()
+    assert "Traceback" not in done.stdout
+
+
+LONG = "k" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"cpus": [{"cpu": 0, "core": 0}], LONG: 1},
+        {"cpus": [{"cpu": 0, "core": 0, LONG: 1}]},
+        {"cpus": [{"cpu": 0, "core": 0}], "held": {LONG: "0"}},
+        {"cpus": [{"cpu": 0, "core": 0}], "kind": LONG},
+        {"cpus": [{"cpu": 0, "core": 0}], "reserved": LONG},
+    ],
+    ids=["a key", "a key of a CPU", "a holder", "a kind", "a CPU list"],
+)
+def test_what_was_handed_in_makes_no_error_long(tmp_path: Path, document: dict[str, object]) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(document))
+    assert error("--cpus", "1", topology=str(path)).startswith(f"{path}: ")
+    checked = CliRunner().invoke(solver.cli.main, ["topology", "validate", str(path)])
+    assert checked.exit_code == 2
+    assert len(checked.stdout) < 700
+
+
+def test_an_error_without_its_middle_keeps_both_ends() -> None:
+    short = solver.cli.brief(BadInputError("r" * 300 + "END", place="AB" + "p" * 1000 + "YZ", file="f"))
+    assert short == "f: AB" + "p" * 98 + "..." + "p" * 95 + "YZ: " + "r" * 300 + "END"
+
+
+CLASHES = {
+    "CPUs that are not online": ({"uid": {"c": "99"}}, (), "CPUs 99 are held by 'uid/c' but not online"),
+    "CPUs of another claim": (
+        {"uid": {"c": "1"}},
+        ("--held", "a=1"),
+        "CPU 1 is held by 'uid/c' and is held by 'a'",
+    ),
+    "reserved CPUs": ({"uid": {"c": "1"}}, ("--reserved", "1"), "CPU 1 is held by 'uid/c' and is reserved too"),
+    "CPUs twice": ({"u": {"c": "1", "d": "1"}}, (), "CPU 1 is held by 'u/d' and is held by 'u/c' too"),
+    "a name with blanks": ({"u u": {"c": "1"}}, (), "held.u u/c"),
+    "a long name": ({"u" * 300: {"c": "1"}}, (), "held.uuu"),
+}
+
+
+@pytest.mark.parametrize(("entries", "more", "reason"), CLASHES.values(), ids=CLASHES.keys())
+def test_a_state_that_clashes_with_the_machine_is_named(
+    tmp_path: Path, entries: dict[str, object], more: tuple[str, ...], reason: str
+) -> None:
+    path = tmp_path / "state"
+    path.write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0", "entries": entries}))
+    said = error("--cpus", "1", *more, "--held", str(path))
+    assert said.startswith(f"{path}: {reason}")
+
+
+def test_a_claim_that_clashes_is_not_blamed_on_a_state(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_text('{"policyName": "static", "defaultCpuSet": "0", "entries": {"u": {"c": "1"}}}')
+    for held in (("a=99", str(path)), (str(path), "a=99")):
+        said = error("--cpus", "1", *(word for each in held for word in ("--held", each)))
+        assert said == "CPUs 99 are held by 'a' but not online"

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -534,3 +535,21 @@ def test_a_package_of_the_callers_own_that_shadows_ours_is_named(tmp_path: Path,
         f"error: the package '{name}' is {tmp_path / name}.py, but ours must lie in {ROOT}"
     )
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("columns", [0, 1, 19])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topology list",
+        "topology show socket:2|core:4|cpu:2 --held a=1",
+        "solve --topology core:4 --cpus 2 --explain",
+        "solve --topology core:4 --cpus 2 --compare",
+    ],
+)
+def test_a_width_in_which_nothing_can_be_read_is_taken_for_80(columns: int, line: str) -> None:
+    args = [word.replace("|", " ") for word in line.split()]
+    narrow, usual = run(*args, columns=columns), run(*args, columns=80)
+    untimed = [re.sub(r"[\d.]+ ms", "T ms", result.stdout) for result in (narrow, usual)]
+    assert untimed[0] == untimed[1] != ""
+    assert narrow.exit_code == usual.exit_code == 0

@@ -1,5 +1,6 @@
 """A machine from its own document, the JSON of ``Topology``."""
 
+import re
 from typing import Any
 
 from pydantic import ValidationError
@@ -8,6 +9,7 @@ from models import BadInputError, Topology
 from models.cpuset import MAX_CPU
 
 _MARKS = frozenset({"apiVersion", "api_version", "kind", "cpus"})
+_PLAIN_ID = re.compile(r"0|[1-9][0-9]*")
 
 
 def read_native(document: Any, *, name: str = "") -> Topology:  # noqa: ANN401 - JSON is anything
@@ -15,6 +17,7 @@ def read_native(document: Any, *, name: str = "") -> Topology:  # noqa: ANN401 -
     if not isinstance(document, dict) or not _MARKS & document.keys():
         raise BadInputError("is JSON, but neither a topology document (apiVersion, kind, cpus) nor of lscpu -J")
     _check_lengths(document)
+    _check_distances(document.get("numa_nodes"))
     try:
         topology = Topology.model_validate(document)
     except ValidationError as error:
@@ -27,3 +30,13 @@ def _check_lengths(document: dict[str, Any]) -> None:
     for key, value in document.items():
         if isinstance(value, list) and len(value) > MAX_CPU + 1:
             raise BadInputError(f"has {len(value)} entries, more than {MAX_CPU + 1}", place=key[:40])
+
+
+def _check_distances(nodes: Any) -> None:  # noqa: ANN401 - JSON is anything
+    """Refuse ids such as ``00``, which as numbers fall together with others, so that a distance would be lost."""
+    for index, node in enumerate(nodes if isinstance(nodes, list) else ()):
+        distances = node.get("distances") if isinstance(node, dict) else None
+        for key in distances if isinstance(distances, dict) else ():
+            if not _PLAIN_ID.fullmatch(key):
+                reason = f"{key[:80]!r} is no NUMA node id as it is written plainly, such as 0 or 12"
+                raise BadInputError(reason, place=f"numa_nodes.{index}.distances")

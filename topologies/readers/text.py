@@ -33,8 +33,10 @@ def read_file(path: Path) -> str:
         raise error.within(str(path)) from None
 
 
-def read_stream(stream: TextIO) -> str:
-    """The text of an open stream, under the same bounds as a file."""
+def read_stream(stream: TextIO | None) -> str:
+    """The text of a stream, under the same bounds as a file. Python has ``None`` for a closed standard input."""
+    if stream is None:
+        raise BadInputError("is closed; give a file, or send it text")
     binary = getattr(stream, "buffer", None)
     if binary is not None:
         return decode(_read_bounded(binary))
