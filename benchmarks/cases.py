@@ -24,11 +24,6 @@ class Case:
     optimum: Metrics
 
     @property
-    def wasted(self) -> int:
-        """NUMA nodes that greedy uses beyond the optimum."""
-        return self.greedy["numa_nodes"] - self.optimum["numa_nodes"]
-
-    @property
     def command(self) -> str:
         """What to paste into a shell."""
         source = f"'{self.machine}'" if " " in self.machine else self.machine

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from models import Metrics
+from solver.cpsat.expressions import summed
 from solver.outcome import Outcome
 from solver.problem import Problem, pose
-from solver.score import joint_slots, slots
 
 SUMMED_SLOTS = 9
 """Slots that are sums over requests; those after them look at all allocations together."""
@@ -26,15 +26,7 @@ def bounds_alone(problem: Problem, single: Single) -> Metrics:
     known = [metrics for metrics in own if metrics is not None]
     if len(known) < len(own):
         return {}
-    return {
-        name: sum(
-            metrics[metric]
-            for metrics, request in zip(known, problem.requests, strict=True)
-            if (metric := slots(request)[slot]) is not None
-        )
-        for slot, name in joint_slots(problem.requests)
-        if slot < SUMMED_SLOTS
-    }
+    return summed(problem.requests, known, SUMMED_SLOTS)
 
 
 def _metrics_alone(problem: Problem, position: int, single: Single) -> Metrics | None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from solver.counting import elements, takes_of
-from solver.cpsat.expressions import dot
+from solver.cpsat.expressions import dot, summed
 from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
 from solver.cpsat.spans import SpanModel
 from solver.cpsat.unions import UNION_METRICS
 from solver.problem import Problem, pose
-from solver.score import joint_slots, slots
+from solver.score import joint_slots
 from solver.tables.blocks import Block, blocks_of
 from solver.tables.costs import Costs
 from solver.tables.minplus import possible
@@ -57,15 +57,7 @@ class CoarseModel:
         self.requests = [self._spans(i) for i in range(len(problem.demands))]
         self.add_constraints()
         own = [self._metrics(i) for i in range(len(problem.demands))]
-        self.metrics: dict[str, Expr] = {
-            name: sum(
-                metrics[metric]
-                for metrics, request in zip(own, problem.requests, strict=True)
-                if (metric := slots(request)[slot]) is not None
-            )
-            for slot, name in joint_slots(problem.requests)
-            if slot < COARSE_SLOTS
-        }
+        self.metrics = summed(problem.requests, own, COARSE_SLOTS)
         # Not knowing cores and L3s, which come before, it still bounds what is left of NUMA nodes.
         for _, name in joint_slots(problem.requests):
             if name in ("numa_leftover", "numa_balance"):

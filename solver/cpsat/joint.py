@@ -6,12 +6,13 @@ from ortools.sat.python import cp_model
 
 from models import to_mask
 from solver.cpsat.alone import SUMMED_SLOTS
+from solver.cpsat.expressions import summed
 from solver.cpsat.lots import RequestModel, lots_of
 from solver.cpsat.rules import add_rules_between
 from solver.cpsat.search import Expr, Search
 from solver.cpsat.unions import UNION_METRICS
 from solver.problem import Problem
-from solver.score import joint_slots, slots
+from solver.score import joint_slots
 
 
 class JointModel:
@@ -26,7 +27,9 @@ class JointModel:
             RequestModel(self.model, problem, i, demand, self.lots) for i, demand in enumerate(problem.demands)
         ]
         self.add_constraints()
-        self.metrics = {name: self._metric(slot, name) for slot, name in joint_slots(problem.requests)}
+        first = summed(problem.requests, [request.metrics for request in self.requests], SUMMED_SLOTS)
+        last = [name for slot, name in joint_slots(problem.requests) if slot >= SUMMED_SLOTS]
+        self.metrics = first | {name: self._of_all(name) for name in last}
 
     def add_constraints(self) -> None:
         """No CPU is given twice, and the rules of and between requests hold."""
@@ -37,10 +40,7 @@ class JointModel:
         spans = [request.spans for request in self.requests]
         add_rules_between(self.model, self.problem, spans, self.problem.constraints)
 
-    def _metric(self, slot: int, name: str) -> Expr:
-        if slot < SUMMED_SLOTS:
-            own = [(each.metrics, slots(each.demand.request)[slot]) for each in self.requests]
-            return sum(metrics[metric] for metrics, metric in own if metric is not None)
+    def _of_all(self, name: str) -> Expr:
         if name == "split_cores":
             return self._split_cores()
         return UNION_METRICS[name](self.model, self.problem, [request.spans for request in self.requests])
