@@ -1,6 +1,7 @@
 """One request: CP-SAT chooses how many CPUs come from each block; cost tables say what that entails."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
@@ -18,6 +19,8 @@ from solver.tables.minplus import Table, possible
 from solver.tables.pin import UsedDomains, pin, place_block
 from solver.tables.twins import interchangeable
 
+FEW_BLOCKS = 16
+
 SPAN_SLOTS = 7
 """The first slots of the order are decided by how many CPUs come from where."""
 
@@ -28,7 +31,9 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
     if not demand.parts:
         return Outcome(None, proven=True)
     model = SingleModel(problem, demand)
-    search = Search(model.model, limits)
+    # The full linear relaxation saves the worst cases, until there are so many nodes that it costs more.
+    relaxation = 2 if len(model.blocks) <= FEW_BLOCKS else 1
+    search = Search(model.model, replace(limits, linearization=relaxation))
     if hint is not None:
         search.extend_hint(model.spans.hint(hint))
     order = slots(demand.request)
