@@ -10,6 +10,7 @@ from models.cpuset import (
     parse_cpuset,
     read_cpuset,
     to_mask,
+    union,
 )
 from models.errors import BadInputError, CpusatError, DefectError, InfeasibleError, UnknownError
 from models.request import Claim, Constraint, Level, Preference, Request
@@ -44,4 +45,5 @@ __all__ = [
     "parse_cpuset",
     "read_cpuset",
     "to_mask",
+    "union",
 ]

@@ -83,6 +83,14 @@ def from_mask(mask: int) -> frozenset[int]:
     return frozenset(cpu for cpu, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
 
 
+def union(masks: Iterable[int]) -> int:
+    """All CPUs of some masks."""
+    whole = 0
+    for mask in masks:
+        whole |= mask
+    return whole
+
+
 def format_mask(cpus: Iterable[int]) -> str:
     """Hexadecimal mask of the CPUs, as ``taskset`` reads it: ``{0, 4}`` gives ``"0x11"``."""
     return hex(to_mask(cpus))

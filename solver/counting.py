@@ -7,6 +7,7 @@ nothing infeasible without this proof, and CP-SAT's word is checked against it.
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
+from models import union
 from solver.problem import CorePart, Demand, Spans
 
 
@@ -26,9 +27,7 @@ def can_be_placed(demand: Demand) -> bool:
 
 def counted_out(demands: Sequence[Demand]) -> bool:
     """Proof by counting that the requests cannot all be placed: one of them, or their sum, is too large."""
-    pool = 0
-    for demand in demands:
-        pool |= demand.allowed
+    pool = union(demand.allowed for demand in demands)
     too_many = sum(demand.cpus for demand in demands) > pool.bit_count()
     return too_many or not all(map(can_be_placed, demands))
 
@@ -55,7 +54,7 @@ def takes_of(demand: Demand, parts: Iterable[CorePart]) -> int:
             takes |= takes << part.size
         else:
             most = 1 if demand.spans.one_thread else part.size
-            takes = _union(takes << take for take in range(most + 1))
+            takes = union(takes << take for take in range(most + 1))
     return takes & ~1
 
 
@@ -78,7 +77,7 @@ def _totals(nodes: Sequence[int], spans: Spans) -> int:
     for node in nodes:
         for count in range(len(by_count) - 1, 0, -1):
             by_count[count] |= _plus(by_count[count - 1], node)
-    return _union(by_count[spans.numa_least :])
+    return union(by_count[spans.numa_least :])
 
 
 def _sum(sets: Sequence[int]) -> int:
@@ -88,7 +87,7 @@ def _sum(sets: Sequence[int]) -> int:
 
 def _plus(sums: int, node: int) -> int:
     """All sums with one element more: one shift for each element of the smaller set."""
-    return _union(sums << shift for shift in elements(node))
+    return union(sums << shift for shift in elements(node))
 
 
 def elements(bits: int) -> Iterator[int]:
@@ -96,10 +95,3 @@ def elements(bits: int) -> Iterator[int]:
     while bits:
         yield (bits & -bits).bit_length() - 1
         bits &= bits - 1
-
-
-def _union(sets: Iterable[int]) -> int:
-    union = 0
-    for each in sets:
-        union |= each
-    return union

@@ -142,10 +142,7 @@ class _Run:
         """The optimum of a single request where exact tables have it; the engine ``cpsat`` goes without them."""
         if self.engine == "cpsat" or len(self.problem.demands) > 1:
             return None
-        from solver.tables.optimum import optimum
-
-        mask = optimum(self.problem, self.problem.demands[0])
-        return None if mask is None else Outcome((mask,), proven=True, proof="tables")
+        return _by_tables(self.problem)
 
     def _by_search(self, greedy: Answer | None) -> Outcome:
         limits = self._limits(0)
@@ -228,13 +225,19 @@ class _Run:
         return is_feasible(problem, limits)
 
 
-def _single(problem: Problem, limits: "Limits") -> Outcome:
-    """One request of several, by tables or else by search."""
-    from solver.cpsat.single import solve_single
+def _by_tables(problem: Problem) -> Outcome | None:
+    """The optimum of a problem of one request, where tables settle it."""
     from solver.tables.optimum import optimum
 
     mask = optimum(problem, problem.demands[0])
-    return solve_single(problem, limits) if mask is None else Outcome((mask,), proven=True, proof="tables")
+    return None if mask is None else Outcome((mask,), proven=True, proof="tables")
+
+
+def _single(problem: Problem, limits: "Limits") -> Outcome:
+    """One request of several, by tables or else by search."""
+    from solver.cpsat.single import solve_single
+
+    return _by_tables(problem) or solve_single(problem, limits)
 
 
 def _nothing(engine: Engine) -> Result:

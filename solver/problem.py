@@ -123,11 +123,6 @@ def pose(
     return Problem(prepared, free, demands, tuple(constraints))
 
 
-def with_free(problem: Problem, free: int) -> Problem:
-    """The same requests on other free CPUs."""
-    return pose(problem.prepared, free, problem.requests, problem.constraints)
-
-
 def _demand(prepared: Prepared, free: int, request: Request, matched: set[Level | None]) -> Demand:
     machine, topology = prepared.machine, prepared.topology
     near = machine.online if request.near is None else to_mask(topology.local_cpus(request.near))

@@ -7,7 +7,7 @@ masks here. The definitions are those of docs/model.md.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from models import Metrics, Request, Topology, from_mask, to_mask
+from models import Metrics, Request, Topology, from_mask, to_mask, union
 
 REMOTE_DISTANCE = 20
 
@@ -74,8 +74,8 @@ class Scorer:
     def joint(self, free: int, requests: Sequence[Request], taken: Sequence[int]) -> Metrics:
         """Metrics of several requests together: slots 1 to 9 summed, slots 10 to 12 of the union."""
         each = [_View(self, request, free, mask) for request, mask in zip(requests, taken, strict=True)]
-        whole = _View(self, requests[0], free, _union(taken))
-        packed = _union(mask for request, mask in zip(requests, taken, strict=True) if request.threads == "pack")
+        whole = _View(self, requests[0], free, union(taken))
+        packed = union(mask for request, mask in zip(requests, taken, strict=True) if request.threads == "pack")
         result: Metrics = {}
         for slot, name in joint_slots(requests):
             if slot < 9:
@@ -196,10 +196,3 @@ def _masks(members: Iterable[tuple[object, int]]) -> tuple[int, ...]:
     for domain, cpu in members:
         masks[domain] = masks.get(domain, 0) | 1 << cpu
     return tuple(sorted(masks.values(), key=lambda mask: mask & -mask))
-
-
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union

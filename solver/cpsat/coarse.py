@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from models import union
 from solver.counting import elements, takes_of
 from solver.cpsat.expressions import dot, summed
 from solver.cpsat.rules import add_rules_between
@@ -161,7 +162,4 @@ class CoarseModel:
 
 def _cpus(offers: Iterable[Offer]) -> int:
     """How many different CPUs are offered."""
-    mask = 0
-    for offer in offers:
-        mask |= offer.block.mask
-    return mask.bit_count()
+    return union(offer.block.mask for offer in offers).bit_count()

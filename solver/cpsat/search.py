@@ -7,6 +7,8 @@ from math import ceil
 
 from ortools.sat.python import cp_model
 
+from models import DefectError
+
 Expr = cp_model.LinearExpr | int
 
 
@@ -105,18 +107,20 @@ class Search:
         solver.parameters.cp_model_presolve = self.limits.presolve
         solver.parameters.linearization_level = self.limits.linearization
         status = solver.solve(self.model)
+        if status == cp_model.MODEL_INVALID:
+            raise DefectError(f"CP-SAT refused our model or its parameters: {self.model.validate()}")
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             self._best = solver
-            self.hint(solver.response_proto.solution)
+            self._hint(solver.response_proto.solution)
         known = status in (cp_model.FEASIBLE, cp_model.UNKNOWN)
         return status, ceil(solver.best_objective_bound - 1e-6) if known else None
 
     def extend_hint(self, values: Mapping[cp_model.IntVar, int]) -> None:
-        """Add to the hint what new variables would be in the latest solution."""
+        """Add to where the next search starts: variables of an allocation, or new ones in the latest solution."""
         for variable, value in values.items():
             self.model.add_hint(variable, value)
 
-    def hint(self, values: Sequence[int]) -> None:
+    def _hint(self, values: Sequence[int]) -> None:
         """Start the next search from these values of the model's first variables."""
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         self.model.proto.solution_hint.vars.extend(range(len(values)))

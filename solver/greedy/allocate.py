@@ -7,8 +7,8 @@ made (``options``), and the best that keeps the rules is taken.
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from models import Level
-from solver.greedy.options import answers_from, narrower_pools, union
+from models import Level, union
+from solver.greedy.options import answers_from, narrower_pools
 from solver.problem import Demand, Problem
 from solver.verify import violations
 from topologies.graph import Machine

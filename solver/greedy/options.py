@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from models import union
 from solver.greedy.distributed import take_distributed
 from solver.greedy.packed import lowest, take_packed
 from solver.problem import Demand
@@ -84,11 +85,3 @@ def _fill(machine: Machine, demand: Demand, pools: list[int]) -> int:
         taken |= take_packed(machine, pool, share, spread=demand.request.threads == "spread") or 0
         need -= share
     return taken
-
-
-def union(masks: Iterable[int]) -> int:
-    """All CPUs of some masks."""
-    whole = 0
-    for mask in masks:
-        whole |= mask
-    return whole
