@@ -1,0 +1,1 @@
+"""The DRA kubelet plugin: gives the CPUs that ``solver`` chooses to pods, and keeps everyone else off them."""

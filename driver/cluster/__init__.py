@@ -1,0 +1,1 @@
+"""The API server's side: claims, slices and events."""

@@ -1,0 +1,1 @@
+"""Devices: what of the node is published, and which CPUs a device stands for."""

@@ -1,0 +1,1 @@
+"""The kubelet's side: registration, the DRA service and health, over gRPC."""

@@ -1,0 +1,1 @@
+"""Who holds which CPUs: the truth, in memory and on disk."""

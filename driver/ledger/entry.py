@@ -1,0 +1,86 @@
+"""One claim as the ledger keeps it, and the ledger as its readers see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from driver.node import NodeCPUs
+from models import Allocation, CPUSet
+from models.allocation import Engine
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Grant(_Value):
+    """One result of a claim's allocation that is ours: as the scheduler wrote it, and as the kubelet is told.
+
+    ``request`` may name an alternative (``r/sub``); ``cpus`` is what it consumes of the device.
+    """
+
+    request: str
+    pool: str
+    device: str
+    share_id: str | None = None
+    cpus: int = Field(ge=1)
+
+
+class Owner(_Value):
+    """The one container that carries a claim, by names that outlive its restarts."""
+
+    pod_uid: str
+    container: str
+
+
+class Entry(_Value):
+    """A claim that holds CPUs. Its file is named after ``uid``.
+
+    ``fingerprint``: of the results and configs it was solved from. ``mems``: NUMA nodes that its container's
+    memory is bound to, empty for no binding. ``pods``: uids of the pods that may carry it (the claim's
+    ``status.reservedFor``). ``adopted``: taken over from another driver's CDI file; namespace, name and pods
+    are unknown (empty) until the API server or the kubelet names them.
+    """
+
+    api_version: Literal["cpusat/v1"] = "cpusat/v1"
+    kind: Literal["LedgerEntry"] = "LedgerEntry"
+    uid: str
+    namespace: str = ""
+    name: str = ""
+    fingerprint: str = ""
+    cpuset: CPUSet
+    mems: CPUSet = frozenset()
+    grants: tuple[Grant, ...] = ()
+    pods: frozenset[str] = frozenset()
+    owner: Owner | None = None
+    allocations: tuple[Allocation, ...] = ()
+    engine: Engine | None = None
+    adopted: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The ledger at one moment, immutable, to be read without waiting. ``quarantined``: CPUs that torn or
+    foreign files of the ledger name; nobody gets them until the files are dealt with."""
+
+    node: NodeCPUs
+    entries: Mapping[str, Entry]
+    quarantined: frozenset[int] = frozenset()
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        """CPUs of all claims, and of files that could not be read."""
+        return self.quarantined.union(*(entry.cpuset for entry in self.entries.values()))
+
+    @cached_property
+    def free(self) -> frozenset[int]:
+        """Allocatable minus held."""
+        return self.node.allocatable - self.held
+
+    @cached_property
+    def pool(self) -> frozenset[int]:
+        """What containers without a claim run on; never empty unless there is nothing at all."""
+        return self.node.pool(self.held)

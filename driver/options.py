@@ -1,0 +1,57 @@
+"""Placement options as cluster users write them: in a DeviceClass, a claim, or as the driver's defaults."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic.alias_generators import to_camel
+
+from models.request import NUMAIds, Policy, Preference
+
+Memory = Literal["none", "bind"]
+
+_CAMEL = {to_camel(name): name for name in ("numa_min", "align_by_socket", "prefer_l3")}
+
+
+def _snake_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
+    """``allocationPolicy`` and camelCase names of preferences, as ``Request`` has them."""
+    names = {**_CAMEL, "allocationPolicy": "policy"}
+    if isinstance(value, list):
+        return [names.get(each, each) if isinstance(each, str) else each for each in value]
+    return value
+
+
+class Options(BaseModel):
+    """The options of ``models.Request`` that a cluster may set, all optional; not set means "as before".
+
+    Not ``cpus``, ``name`` and ``within``: the claim's results say those. ``memory``: ``bind`` keeps the
+    container's memory on the NUMA nodes of its CPUs.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=AliasGenerator(validation_alias=to_camel)
+    )
+
+    allocation_policy: Policy | None = None
+    full_cores: StrictBool | None = None
+    threads: Literal["pack", "spread"] | None = None
+    prefer_l3: StrictBool | None = None
+    align_by_socket: StrictBool | None = None
+    numa_min: Annotated[int, Field(ge=1, le=4096, strict=True)] | Literal["all"] | None = None
+    numa_max: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = None
+    numa_ids: NUMAIds | None = None
+    fit: Literal["tight", "loose"] | None = None
+    core_type: Literal["any", "performance", "efficiency"] | None = None
+    near: Annotated[str, Field(max_length=253)] | None = None
+    strict: Annotated[StrictBool | frozenset[Preference] | None, BeforeValidator(_snake_strict)] = None
+    memory: Memory | None = None
+
+    def over(self, other: "Options") -> "Options":
+        """These options, and the other's where these are not set."""
+        return other.model_copy(update=self.model_dump(exclude_none=True))
+
+    def for_request(self) -> dict[str, Any]:
+        """The keyword arguments of ``models.Request`` that these options mean."""
+        given = self.model_dump(exclude_none=True, exclude={"memory"})
+        if "allocation_policy" in given:
+            given["policy"] = given.pop("allocation_policy")
+        return given

@@ -1,0 +1,77 @@
+"""What the parts of the driver want of each other, so that each can be tested against a double."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from driver.errors import Reason
+from models import Request, Result
+
+Document = dict[str, Any]
+"""An object of the API server, as JSON has it. Nothing in it can be trusted but its being JSON."""
+
+
+@dataclass(frozen=True)
+class ClaimRef:
+    """A ResourceClaim by its names; namespace and name may be empty where only the uid is known."""
+
+    uid: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} ({self.uid})" if self.name else self.uid
+
+
+class Claims(Protocol):
+    """Where ResourceClaims are read."""
+
+    def get(self, namespace: str, name: str) -> Document | None:
+        """The claim, ``None`` if there is none. Raises ``RefusedError("ApiAway")`` when nobody answers in time."""
+
+
+class Runtime(Protocol):
+    """The container runtime, as far as masks are concerned."""
+
+    def changed(self) -> None:
+        """The ledger has a new snapshot: bring every container's mask in line, soon. Returns at once."""
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until every known container's mask is confirmed to be as the ledger says, at most so long
+        (seconds). Whether it is."""
+
+    def carries(self, uid: str) -> bool:
+        """Whether a container that is not stopped carries the claim, as far as is known."""
+
+
+class Solver(Protocol):
+    """Chooses CPUs. Never raises for lack of time: then the answer is greedy's."""
+
+    def solve(self, requests: Sequence[Request], free: frozenset[int]) -> Result:
+        """CPUs of the node's machine for the requests, together, out of the free ones."""
+
+
+class Teller(Protocol):
+    """Tells people: Kubernetes events, without repetition. Returns at once."""
+
+    def tell(self, claim: ClaimRef, reason: Reason | str, message: str, *, warning: bool = True) -> None:
+        """An event on the claim."""
+
+
+class Observer(Protocol):
+    """Counts what happens (``driver.metrics.Metrics``)."""
+
+    def prepared(self, engine: str, seconds: float) -> None:
+        """A claim got its CPUs by an engine (``cpsat``, ``greedy``, ``given``), or again (``ledger``)."""
+
+    def refused(self, reason: Reason) -> None:
+        """A Prepare or an Unprepare was refused."""
+
+    def solved(self, engine: str, seconds: float) -> None:
+        """The solver has answered."""
+
+    def fell_back(self, why: str) -> None:
+        """Greedy stood in for CP-SAT: ``timeout``, ``crash``, ``not_ready``, ``defect``."""
+
+    def repaired(self, containers: int) -> None:
+        """Masks that were not as they should be have been put right."""

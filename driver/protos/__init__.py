@@ -1,0 +1,1 @@
+"""Wire messages: ``*.proto`` and the Python made from them by ``python -m driver.protos``."""

@@ -1,0 +1,1 @@
+"""CP-SAT in a process of its own, greedy beside it."""
