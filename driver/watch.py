@@ -88,12 +88,8 @@ def topology_changed(
 
 
 def unwritable(folders: Sequence[Path]) -> str | None:
-    """Which of the folders cannot be written to, and why."""
+    """Which of the folders is missing or read-only. Nothing is written: the runtime watches some of them."""
     for folder in folders:
-        probe = folder / f".probe-{os.getpid()}"
-        try:
-            probe.write_bytes(b"?")
-            probe.unlink()
-        except OSError as error:
-            return f"{folder}: {error.strerror or error}"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"{folder} is missing or cannot be written to; mend or mount it"
     return None
