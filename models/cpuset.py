@@ -80,7 +80,7 @@ def to_mask(cpus: Iterable[int]) -> int:
 
 def from_mask(mask: int) -> frozenset[int]:
     """The CPUs whose bits are set."""
-    return frozenset(cpu for cpu, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
+    return frozenset([cpu for cpu, bit in enumerate(f"{mask:b}"[::-1]) if bit == "1"])
 
 
 def union(masks: Iterable[int]) -> int:

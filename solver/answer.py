@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from models import Allocation, Metrics, Request, Result, Topology, from_mask
+from models import Allocation, Metrics, Request, Result, from_mask
 from models.allocation import Engine
 from solver.problem import Problem
 from solver.verify import verify
+from topologies.graph import Machine
 
 SHORTFALLS = {
     "unevenness": "no even split was found: shares differ by {} CPUs more than an even split allows",
@@ -30,9 +31,7 @@ def checked(problem: Problem, engine: Engine, taken: tuple[int, ...] | None) -> 
     """The allocation as an answer. Raises ``DefectError`` when ``verify`` finds fault with it."""
     if taken is None:
         return None
-    scorer = problem.prepared.scorer
-    metrics = scorer.joint(problem.free, problem.requests, taken)
-    verify(scorer, problem.free, problem.requests, problem.constraints, taken, metrics)
+    metrics = verify(problem.prepared.scorer, problem.free, problem.requests, problem.constraints, taken)
     return Answer(engine, taken, metrics)
 
 
@@ -51,7 +50,7 @@ def placed(
         Allocation(
             request=request.name,
             cpuset=from_mask(mask),
-            mems=_mems(problem.prepared.topology, mask),
+            mems=_mems(problem.machine, mask),
             policy=request.policy,
             metrics=scorer.metrics(problem.free, request, mask),
             greedy=None if other is None else scorer.metrics(problem.free, request, other),
@@ -74,5 +73,5 @@ def _idle_strictness(request: Request) -> list[str]:
     ]
 
 
-def _mems(topology: Topology, mask: int) -> frozenset[int]:
-    return frozenset(cpu.numa for cpu in topology.cpus if mask >> cpu.cpu & 1 and cpu.numa is not None)
+def _mems(machine: Machine, mask: int) -> frozenset[int]:
+    return frozenset(node.id for node in machine.numa_nodes if node.mask & mask and isinstance(node.id, int))

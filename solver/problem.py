@@ -38,15 +38,15 @@ class CorePart:
     near: int
     free: int
 
-    @cached_property
+    @property
     def size(self) -> int:
         """How many CPUs of the core may be taken."""
         return self.allowed.bit_count()
 
-    @cached_property
+    @property
     def shape(self) -> Shape:
         """All that counts of the core besides its place: how many CPUs are allowed, near among those, and free."""
-        return self.size, self.near.bit_count(), self.free
+        return self.allowed.bit_count(), self.near.bit_count(), self.free
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ masks here. The definitions are those of docs/model.md.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from models import Metrics, Request, Topology, from_mask, to_mask, union
+from models import Metrics, Request, Topology, to_mask, union
 
 REMOTE_DISTANCE = 20
 
@@ -55,9 +55,10 @@ class Scorer:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.allocatable = to_mask(topology.allocatable)
-        self.numa_of = {cpu.cpu: cpu.numa for cpu in topology.cpus}
         self.distances = {node.id: node.distances for node in topology.numa_nodes}
         self.numa_nodes = _masks((cpu.numa, cpu.cpu) for cpu in topology.cpus)
+        numa_of = {cpu.cpu: cpu.numa for cpu in topology.cpus}
+        self.numa_ids = tuple(numa_of[(mask & -mask).bit_length() - 1] for mask in self.numa_nodes)
         self.sockets = _masks((cpu.socket, cpu.cpu) for cpu in topology.cpus)
         self.cores = _masks((cpu.core, cpu.cpu) for cpu in topology.cpus)
         self.core_types = _masks((cpu.core_type, cpu.cpu) for cpu in topology.cpus)
@@ -155,7 +156,8 @@ def _outside_near(view: _View) -> int:
 
 
 def _numa_distance(view: _View) -> int:
-    used = {view.scorer.numa_of[cpu] for cpu in from_mask(view.taken)}
+    nodes = zip(view.scorer.numa_ids, view.scorer.numa_nodes, strict=True)
+    used = [node for node, mask in nodes if mask & view.taken]
     return sum(view.scorer.distance(a, b) for a in used for b in used if a != b)
 
 

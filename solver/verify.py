@@ -14,16 +14,21 @@ def verify(
     requests: Sequence[Request],
     constraints: Sequence[Constraint],
     taken: Sequence[int],
-    metrics: Metrics,
-) -> None:
-    """Raise ``DefectError`` unless ``taken`` (a bit mask per request) meets every rule and has these metrics."""
+    claimed: Metrics | None = None,
+) -> Metrics:
+    """The metrics of ``taken``, a bit mask per request.
+
+    Raises ``DefectError`` unless it meets every rule and has the metrics that are claimed of it, if any are.
+    """
     if len(taken) != len(requests):
         raise DefectError(f"{len(requests)} requests were given {len(taken)} CPU sets")
     broken = list(violations(scorer, free, requests, constraints, taken))
-    if not broken and (found := scorer.joint(free, requests, taken)) != metrics:
-        broken.append(f"metrics {metrics} are really {found}")
+    found = {} if broken else scorer.joint(free, requests, taken)
+    if not broken and claimed not in (None, found):
+        broken.append(f"metrics {claimed} are really {found}")
     if broken:
         raise DefectError("the answer breaks its own rules: " + "; ".join(broken))
+    return found
 
 
 def violations(

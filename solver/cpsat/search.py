@@ -98,12 +98,14 @@ class Search:
             self.bounds[objective.name] = max(objective.least, bound)
 
     def _solve(self) -> tuple[cp_model.CpSolverStatus, int | None]:
-        if self.limits.left <= 0:
+        # Read once: were it used up a moment later, a limit below 0 would be refused as if the model were wrong.
+        left = self.limits.left
+        if left <= 0:
             return cp_model.UNKNOWN, None
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = self.limits.workers
         solver.parameters.random_seed = self.limits.seed
-        solver.parameters.max_time_in_seconds = self.limits.left
+        solver.parameters.max_time_in_seconds = left
         solver.parameters.cp_model_presolve = self.limits.presolve
         solver.parameters.linearization_level = self.limits.linearization
         status = solver.solve(self.model)

@@ -48,7 +48,8 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
     metrics = {name: search.value(model.metrics[name]) for name in order if name is not None}
     for level in model.tie_levels():
         search.minimize(smallest_list(model.model, level, length=sum(map(search.value, level))))
-    mask = pin(problem, demand, model.used_domains(search), metrics)
+    costs = Costs(problem, demand, l3s_add_up=problem.l3s_nest)
+    mask = pin(costs, model.used_domains(search), metrics)
     if mask is None:
         raise DefectError(f"no allocation has the metrics proven optimal, {metrics}")
     return Outcome((mask,), search.proven, bounds)

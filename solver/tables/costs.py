@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+import numpy as np
+
 from solver.problem import CorePart, Demand, Problem, Shape
 from solver.score import slots
 from solver.tables.minplus import Packing, Table, add, add_all, either, only
@@ -36,7 +38,10 @@ class Costs:
         order = [name for name in slots(demand.request) if name in LOCAL_METRICS]
         self.packing = Packing({name: self._largest(name) for name in order})
         self._sums: dict[Shape, list[Table]] = {}
+        nothing: Table = np.zeros(1, dtype=self.packing.dtype)
+        self._together: dict[tuple[tuple[Shape, int], ...], Table] = {(): nothing}
         self._l3s: dict[tuple[object, ...], Table] = {}
+        self._nodes: dict[tuple[int, ...], Table] = {}
 
     def _largest(self, metric: str) -> int:
         free = self.problem.free.bit_count()
@@ -70,10 +75,12 @@ class Costs:
             return only(table, [0, size])
         return only(table, [0, 1]) if self.demand.spans.one_thread else table
 
-    def cores(self, parts: Iterable[CorePart]) -> Table:
-        """Table of some cores together."""
-        shapes = Counter(part.shape for part in parts)
-        return add_all([self._alike(shape, count) for shape, count in sorted(shapes.items())])
+    def cores(self, shapes: Counter[Shape]) -> Table:
+        """Table of some cores together, so many of each shape."""
+        key = tuple(sorted(shapes.items()))
+        if key not in self._together:
+            self._together[key] = add_all([self._alike(shape, count) for shape, count in key])
+        return self._together[key]
 
     def _alike(self, shape: Shape, count: int) -> Table:
         sums = self._sums.get(shape) or self._sums.setdefault(shape, [self._one(shape)])
@@ -87,7 +94,7 @@ class Costs:
         left = self._l3_free[parts[0].l3]
         key = (left, *sorted(shapes.items()))
         if key not in self._l3s:
-            table = self.cores(parts).copy()
+            table = self.cores(shapes).copy()
             if parts[0].l3 >= 0 and self.l3s_add_up:
                 used = {"l3_caches": [1], "l3_leftover": [left]}
                 table[1:] += self.packing.pack(used, 1)[0]
@@ -104,6 +111,12 @@ class Costs:
 
     def numa_node(self, parts: Sequence[CorePart]) -> Table:
         """Table of a NUMA node's cores, with what is left of the node."""
+        key = tuple(part.core for part in parts)
+        if key not in self._nodes:
+            self._nodes[key] = self._numa_node(parts)
+        return self._nodes[key]
+
+    def _numa_node(self, parts: Sequence[CorePart]) -> Table:
         table = self.block(parts)
         free, takes = self.numa_free[parts[0].numa], range(len(table))
         left = {

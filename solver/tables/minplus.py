@@ -75,7 +75,8 @@ def possible(table: Table) -> list[int]:
 def only(table: Table, allowed: Sequence[int]) -> Table:
     """The same table where nothing but the allowed numbers of CPUs can be taken."""
     result = np.full(len(table), never(table), dtype=table.dtype)
-    kept = [k for k in allowed if k < len(table)]
+    within = isinstance(allowed, range) and allowed.step == 1
+    kept = slice(allowed[0], allowed[-1] + 1) if within else [k for k in allowed if k < len(table)]
     result[kept] = table[kept]
     return result
 
@@ -107,7 +108,7 @@ def _add_one_by_one(a: Table, b: Table) -> Table:
 
 
 def add_all(tables: Sequence[Table]) -> Table:
-    """Table of one or more parts taken together."""
+    """Table of parts taken together."""
     return reduce(add, tables)
 
 
@@ -133,12 +134,13 @@ def split(tables: Sequence[Table], total: int) -> list[int] | None:
     takes: list[int] = []
     for table in tables[:-1]:
         after = suffixes.pop()
-        takes.append(_largest_first(table, after, total, int(best[total])))
+        takes.append(largest_first(table, after, total, int(best[total])))
         total, best = total - takes[-1], after
     return [*takes, total]
 
 
-def _largest_first(table: Table, after: Table, total: int, cost: int) -> int:
+def largest_first(table: Table, after: Table, total: int, cost: int) -> int:
+    """The most that can be taken from one part where both parts together give ``total`` at this cost."""
     least = max(0, total - len(after) + 1)
     takes = range(min(total, len(table) - 1), least - 1, -1)
     return next(take for take in takes if table[take] + after[total - take] == cost)

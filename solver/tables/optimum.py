@@ -57,11 +57,11 @@ def _inside(table: Table, window: Window) -> Table:
 class Tables:
     """All tables of one request on one choice of cores."""
 
-    def __init__(self, patterns: Patterns) -> None:
-        self.patterns, self.demand = patterns, patterns.demand
-        self.costs = Costs(patterns.problem, patterns.demand, l3s_add_up=not patterns.l3s_are_outer)
+    def __init__(self, patterns: Patterns, costs: Costs) -> None:
+        self.patterns, self.demand, self.costs = patterns, patterns.demand, costs
         self.nodes = [[self.costs.numa_node(node) for node in kind.nodes] for kind in patterns.kinds]
         self._kinds: dict[Window, list[KindTables]] = {}
+        self._windows: dict[int, Sequence[Window]] = {}
 
     def kinds(self, window: Window) -> list[KindTables]:
         """Tables per kind, for shares in the window."""
@@ -71,6 +71,11 @@ class Tables:
 
     def windows(self, nodes: int) -> Sequence[Window]:
         """Windows that hold the shares of so many NUMA nodes: any shares, or the least uneven ones."""
+        if nodes not in self._windows:
+            self._windows[nodes] = self._windows_of(nodes)
+        return self._windows[nodes]
+
+    def _windows_of(self, nodes: int) -> Sequence[Window]:
         if self.demand.request.policy == "packed":
             largest = max(len(table) for tables in self.nodes for table in tables)
             return [Window(1, min(self.demand.cpus, largest) - 1)]
@@ -176,16 +181,17 @@ def optimum(problem: Problem, demand: Demand) -> int | None:
     if not _shares_are_in_steps(demand):
         return None
     found: list[Found] = []
+    costs = Costs(problem, demand, l3s_add_up=problem.l3s_nest)
     for parts in _core_type_choices(demand):
         patterns = patterns_of(problem, demand, parts)
         if patterns is None or len(patterns.rows) > MOST_TRIALS:
             return None
-        found += _best(Tables(patterns))
+        found += _best(Tables(patterns, costs))
     if not found:
         return None
     metrics = min((each.metrics for each in found), key=lambda metrics: tuple(metrics.values()))
     nodes = min(each.nodes for each in found if each.metrics == metrics)
-    return pin(problem, demand, _used(problem, demand, nodes), metrics)
+    return pin(costs, _used(problem, demand, nodes), metrics)
 
 
 def _shares_are_in_steps(demand: Demand) -> bool:

@@ -5,14 +5,15 @@ so the cheapest way that takes most from the first NUMA node, then the next, the
 number is found level by level.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from models import Metrics, to_mask
-from solver.problem import CorePart, Demand, Problem
+from solver.problem import CorePart, Demand
 from solver.tables.costs import Costs, by_l3
-from solver.tables.minplus import Table, never, only, split
+from solver.tables.minplus import Table, largest_first, never, only, split
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,13 @@ class UsedDomains:
         return inside and (self.l3s is None or part.l3 in self.l3s)
 
 
-def pin(problem: Problem, demand: Demand, used: UsedDomains, metrics: Metrics) -> int | None:
-    """The one allocation, as a mask, of these metrics on these domains; ``None`` if there is none."""
+def pin(costs: Costs, used: UsedDomains, metrics: Metrics) -> int | None:
+    """The one allocation, as a mask, of these metrics on these domains; ``None`` if there is none.
+
+    ``costs`` are those of the request where L3s add up if they nest in NUMA nodes.
+    """
+    problem, demand = costs.problem, costs.demand
     scorer, free = problem.prepared.scorer, problem.free
-    costs = Costs(problem, demand, l3s_add_up=problem.l3s_nest)
     found = {
         mask
         for parts in _choices(demand, used, metrics)
@@ -64,8 +68,11 @@ def _windows(demand: Demand, used: UsedDomains, metrics: Metrics) -> list[range]
 
 def _pin(costs: Costs, parts: Sequence[CorePart], shares: range) -> int | None:
     nodes = _grouped(parts, lambda part: part.numa)
-    tables = [only(costs.numa_node(node), shares) for node in nodes]
-    takes = split(tables, costs.demand.cpus)
+    whole = [costs.numa_node(node) for node in nodes]
+    most = [min(len(table), shares.stop) - 1 for table in whole]
+    if min(most) < shares.start or sum(most) < costs.demand.cpus:
+        return None
+    takes = split([only(table, shares) for table in whole], costs.demand.cpus)
     if takes is None:
         return None
     return sum(place(costs, node, take) for node, take in zip(nodes, takes, strict=True))
@@ -94,12 +101,19 @@ def _cost(table: Table, take: int) -> int:
 
 
 def _place_in_l3(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
-    if take == 0:
-        return 0
-    tables = [costs.core(part) for part in parts]
-    takes = split(tables, take)
-    assert takes is not None
-    return sum(_lowest(part, share) for part, share in zip(parts, takes, strict=True))
+    """Most from the first core, then the next. Tables of the cores that follow hold for many L3s: those that
+    have as many of each shape."""
+    mask, after = 0, Counter(part.shape for part in parts)
+    cost = int(costs.cores(after)[take])
+    for part in parts:
+        if take == 0:
+            break
+        after[part.shape] -= 1
+        rest = costs.cores(+after)
+        share = largest_first(costs.core(part), rest, take, cost)
+        mask, take = mask | _lowest(part, share), take - share
+        cost = int(rest[take])
+    return mask
 
 
 def _lowest(part: CorePart, take: int) -> int:

@@ -5,7 +5,7 @@ giving at most the least share and the width of the window, give most.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ class Shares:
     total: int
     fewest: int
     most: int
+    _grids: dict[int, Grid] = field(default_factory=dict, compare=False)
 
     def least_width(self) -> int | None:
         """By how much shares must be allowed to differ, at least 1; ``None`` if they never add up to the total."""
@@ -59,6 +60,11 @@ class Shares:
 
     def _feasible(self, width: int) -> Grid:
         """``[least - 1, nodes - 1]``: whether shares from least to least + width over so many nodes add up."""
+        if width not in self._grids:
+            self._grids[width] = self._grid(width)
+        return self._grids[width]
+
+    def _grid(self, width: int) -> Grid:
         sizes = np.array(sorted(self.sizes, reverse=True))
         least = np.arange(1, sizes[0] + 1)[:, None]
         nodes = np.arange(1, len(sizes) + 1)[None, :]
