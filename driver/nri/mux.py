@@ -1,5 +1,6 @@
 """Frames of NRI's multiplexer: two byte streams over one unix socket."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -57,10 +58,8 @@ class Mux:
 
     def close(self) -> None:
         """End it. Whoever receives gets ``EOFError`` or ``OSError``."""
-        try:
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._socket.close()
 
     def _read(self, count: int, *, begun: bool) -> bytes | None:

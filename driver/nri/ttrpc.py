@@ -131,9 +131,9 @@ class Connection:
         for inbox in self._inboxes.values():
             inbox.check()
         connection, part = frame or (0, b"")
-        if (inbox := self._inboxes.get(connection)) is None:
+        if connection not in self._inboxes:
             return
-        for stream, kind, payload in inbox.feed(part):
+        for stream, kind, payload in self._inboxes[connection].feed(part):
             if (connection, kind) == (PLUGIN, REQUEST):
                 self._mux.send(PLUGIN, _packed(stream, RESPONSE, self._reply(Request.FromString(payload))))
             elif (connection, kind) == (RUNTIME, RESPONSE):

@@ -1,9 +1,9 @@
 """A container runtime's side of NRI over a real unix socket, with containerd's habits, the bad ones included.
 
-Like containerd it has one lock for all that plugins are asked; applies updates under that lock; ignores updates for
-containers that it does not have in its store yet; applies an update of a container that is not running to its spec
-only, so that the kernel's mask stays what it was when the task was made; and lets containers start as they are when
-no plugin answers.
+Like containerd it has one lock for all that plugins are asked; applies updates under that lock; ignores updates
+for containers that it does not have in its store yet; applies an update of a container that is not running to its
+spec only, so that the kernel's mask stays what it was when the task was made; and lets containers start as they
+are when no plugin answers.
 """
 
 import itertools
@@ -81,11 +81,11 @@ class Plugin:
 class FakeRuntime:
     """The runtime. ``masks()`` is what the kernel has; ``kernel(cgroup)`` reads it as the driver does.
 
-    ``lose``: whether an update of this container is lost: noted in the spec, never applied. ``apply_delay``: seconds
-    that one update takes; updates of a plugin that has closed its connection meanwhile are lost. ``separate``: call
-    newer NRI's methods in place of StateChange. ``nri_version``: told in Configure; unsolicited updates are counted
-    in ``deadlocks`` unless it allows them. ``chunk``: containers in one Synchronize. ``kernel_hidden``: the driver
-    cannot read masks.
+    ``lose``: whether an update of this container is lost: noted in the spec, never applied. ``apply_delay``:
+    seconds that one update takes; updates of a plugin that has closed its connection meanwhile are lost.
+    ``separate``: call newer NRI's methods in place of StateChange. ``nri_version``: told in Configure; unsolicited
+    updates are counted in ``deadlocks`` unless it allows them. ``chunk``: containers in one Synchronize.
+    ``kernel_hidden``: the driver cannot read masks.
     """
 
     def __init__(

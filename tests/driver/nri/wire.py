@@ -1,5 +1,6 @@
-"""The runtime's end of an NRI connection, written apart from the driver's so that neither hides the other's faults."""
+"""The runtime's end of an NRI connection, written apart from the driver's: neither hides the other's faults."""
 
+import contextlib
 import itertools
 import socket
 import struct
@@ -65,10 +66,8 @@ class PluginEnd:
     def close(self) -> None:
         """End the connection."""
         self.closed.set()
-        try:
+        with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         for queue in list(self._replies.values()):
             queue.put(None)
 
