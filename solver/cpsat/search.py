@@ -79,7 +79,8 @@ class Search:
         self.model.add(objective.expr <= value)
 
     def _minimize(self, objective: Objective) -> None:
-        if not (self._is_complete() and self.value(objective.expr) == objective.least):
+        least = objective.expr if isinstance(objective.expr, int) else objective.least
+        if not (self._is_complete() and self.value(objective.expr) == least):
             self._improve(objective)
         if self.proven:
             self.settle(objective, self.value(objective.expr))

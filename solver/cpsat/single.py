@@ -164,6 +164,8 @@ class SingleModel:
         mine = [i for i, block in enumerate(self.blocks) if block.numa == node]
         if not mine:
             return free**2
+        if len(mine) == len(self.blocks):
+            return (free - self.demand.cpus) ** 2
         if len(mine) == 1:
             choice = self.choices[mine[0]]
             return dot([(free - k) ** 2 for k in choice], choice.values())
