@@ -1,0 +1,95 @@
+"""CDI spec files, by which the runtime gives a container the variable that names its claim.
+
+The format is that of the Container Device Interface, version 0.5.0 and later: one file per claim.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from driver.durable import Sync, read_bounded, remove, remove_leftovers, write_whole
+from driver.ledger.entry import Entry
+from driver.names import CDI_KIND, cdi_file, cdi_name, is_uid, variable
+from models import format_cpuset, parse_cpuset
+
+log = logging.getLogger(__name__)
+
+VERSION = "0.5.0"
+"""The oldest that has all we use, so that the oldest runtimes read it."""
+
+LARGEST = 1 << 20
+
+_FILE = re.compile(re.escape(cdi_file("UID")).replace("UID", "(.+)"))
+
+
+class CDI:
+    """The claims' files in the folder that the runtime reads. Its methods raise ``OSError``."""
+
+    def __init__(self, folder: Path, sync: Sync = os.fsync) -> None:
+        self.folder, self._sync = folder, sync
+
+    def open(self) -> None:
+        """Make the folder, and remove what a kill has left in it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(self.folder)
+
+    def write(self, entry: Entry) -> None:
+        """The file of a claim; it is not touched if it is right already."""
+        if not self.stands(entry):
+            write_whole(self._path(entry.uid), _spec(entry), self._sync)
+
+    def stands(self, entry: Entry) -> bool:
+        """Whether the claim's file is there and says what it should."""
+        try:
+            return read_bounded(self._path(entry.uid), LARGEST) == _spec(entry)
+        except (OSError, ValueError):
+            return False
+
+    def remove(self, uid: str) -> None:
+        """The claim's file is gone, also where it never was."""
+        remove(self._path(uid), self._sync)
+
+    def uids(self) -> Iterator[str]:
+        """The claims that have a file."""
+        for path in sorted(self.folder.iterdir()):
+            if (match := _FILE.fullmatch(path.name)) and is_uid(match[1]):
+                yield match[1]
+
+    def adopt(self, uid: str) -> Entry | None:
+        """The claim of a file that another driver has written; ``None`` if it does not name any CPUs."""
+        try:
+            cpus = parse_cpuset(_cpuset(json.loads(read_bounded(self._path(uid), LARGEST)), uid))
+        except (OSError, ValueError, RecursionError) as error:
+            log.error("the CDI file of claim %s cannot be read and is left alone: %s", uid, error)
+            return None
+        return Entry(uid=uid, cpuset=cpus, adopted=True) if cpus else None
+
+    def _path(self, uid: str) -> Path:
+        if not is_uid(uid):
+            raise ValueError(f"{uid[:80]!r} is no uid")
+        return self.folder / cdi_file(uid)
+
+
+def _spec(entry: Entry) -> bytes:
+    edits = {"env": [f"{variable(entry.uid)}={format_cpuset(entry.cpuset)}"]}
+    device = {"name": cdi_name(entry.uid), "containerEdits": edits}
+    return json.dumps({"cdiVersion": VERSION, "kind": CDI_KIND, "devices": [device]}, indent=1).encode() + b"\n"
+
+
+def _cpuset(spec: object, uid: str) -> str:
+    """What the variable of the claim is set to, in whichever of the spec's edits it stands."""
+    found = {value for text in _texts(spec) if (value := text.removeprefix(f"{variable(uid)}=")) != text}
+    if len(found) != 1:
+        raise ValueError(f"it sets {variable(uid)} to {len(found)} values instead of one")
+    return found.pop()
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
