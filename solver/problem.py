@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from models import Constraint, Level, Request, Topology, to_mask
 from solver.score import Scorer, floor, share_unit
@@ -20,13 +21,13 @@ class Prepared:
         self.scorer = Scorer(topology)
 
 
-@dataclass(frozen=True)
-class CorePart:
-    """What one request may take of one core.
+class CorePart(NamedTuple):
+    """What one request may take of one core. (A tuple, because there is one per core of each request.)
 
     ``numa``, ``socket``, ``l3``, ``core`` are positions in the machine's tuples (``l3`` is -1 where no CPU has
     one); ``allowed`` and ``near`` are masks of the CPUs that may be taken and of those among them that are
-    local; ``free`` counts all free CPUs of the core, allowed or not.
+    local. ``shape`` is all that counts of the core besides its place: how many CPUs are allowed, near among
+    those, and free, allowed or not.
     """
 
     core: int
@@ -36,17 +37,12 @@ class CorePart:
     core_type: str
     allowed: int
     near: int
-    free: int
+    shape: Shape
 
     @property
     def size(self) -> int:
         """How many CPUs of the core may be taken."""
-        return self.allowed.bit_count()
-
-    @property
-    def shape(self) -> Shape:
-        """All that counts of the core besides its place: how many CPUs are allowed, near among those, and free."""
-        return self.allowed.bit_count(), self.near.bit_count(), self.free
+        return self.shape[0]
 
 
 @dataclass(frozen=True)
@@ -167,9 +163,9 @@ def _parts(machine: Machine, free: int, allowed: int, near: int) -> tuple[CorePa
             socket=home.socket,
             l3=home.l3,
             core_type=core.core_type,
-            allowed=core.mask & allowed,
-            near=core.mask & allowed & near,
-            free=(core.mask & free).bit_count(),
+            allowed=(own := core.mask & allowed),
+            near=(close := own & near),
+            shape=(own.bit_count(), close.bit_count(), (core.mask & free).bit_count()),
         )
         for home, core in zip(machine.homes, machine.cores, strict=True)
         if core.mask & allowed

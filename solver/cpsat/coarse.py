@@ -96,7 +96,7 @@ class CoarseModel:
 
         Any allocation can be rearranged so; the solver need not try the others.
         """
-        nodes = range(len(self.problem.machine.numa_nodes))
+        nodes = tuple(range(len(self.problem.machine.numa_nodes)))
         for group in interchangeable(self.problem.machine, nodes):
             latest: dict[tuple[object, ...], int] = {}
             for node in group:

@@ -92,7 +92,7 @@ class SingleModel:
         if self._a_node_has_several_blocks:
             return
         by_node = {block.numa: i for i, block in enumerate(self.blocks)}
-        for group in interchangeable(self.problem.machine, list(by_node)):
+        for group in interchangeable(self.problem.machine, tuple(by_node)):
             last: dict[tuple[object, ...], int] = {}
             for i in (by_node[node] for node in group):
                 free = (self.problem.machine.numa_nodes[self.blocks[i].numa].mask & self.problem.free).bit_count()

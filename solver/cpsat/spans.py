@@ -122,7 +122,7 @@ def distance(model: cp_model.CpModel, machine: Machine, used: Literals) -> Expr:
 
     Nodes that have the same distances to all others are interchangeable: only how many of them are used counts.
     """
-    groups = interchangeable(machine, list(used))
+    groups = interchangeable(machine, tuple(used))
     counts = [_count(model, [used[node] for node in group]) for group in groups]
     total: Expr = 0
     for i, group in enumerate(groups):

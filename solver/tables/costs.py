@@ -12,7 +12,8 @@ import numpy as np
 
 from solver.problem import CorePart, Demand, Problem, Shape
 from solver.score import slots
-from solver.tables.minplus import Packing, Table, add, add_all, either, only
+from solver.tables.minplus import Packing, Table, either, only
+from solver.tables.split import Sums
 
 LOCAL_METRICS = (
     "outside_near",
@@ -26,6 +27,9 @@ LOCAL_METRICS = (
 )
 """Metrics that are sums of what single cores, L3s and NUMA nodes cost."""
 
+L3Kind = tuple[int | None, tuple[tuple[Shape, int], ...]]
+"""An L3: how many CPUs of it are free, ``None`` where its use costs nothing, and its cores of each shape."""
+
 
 class Costs:
     """Cost tables of one request, over the local metrics that its order has.
@@ -37,10 +41,8 @@ class Costs:
         self.problem, self.demand, self.l3s_add_up = problem, demand, l3s_add_up
         order = [name for name in slots(demand.request) if name in LOCAL_METRICS]
         self.packing = Packing({name: self._largest(name) for name in order})
-        self._sums: dict[Shape, list[Table]] = {}
-        nothing: Table = np.zeros(1, dtype=self.packing.dtype)
-        self._together: dict[tuple[tuple[Shape, int], ...], Table] = {(): nothing}
-        self._l3s: dict[tuple[object, ...], Table] = {}
+        self.cores: Sums[Shape] = Sums(self._core, self.packing.dtype)
+        self.l3s: Sums[L3Kind] = Sums(self._l3, self.packing.dtype)
         self._nodes: dict[tuple[int, ...], Table] = {}
 
     def _largest(self, metric: str) -> int:
@@ -55,11 +57,7 @@ class Costs:
         }
         return most.get(metric, self.demand.cpus)
 
-    def core(self, part: CorePart) -> Table:
-        """Table of one core."""
-        return self._alike(part.shape, 1)
-
-    def _one(self, shape: Shape) -> Table:
+    def _core(self, shape: Shape) -> Table:
         size, near, free = shape
         takes = range(size + 1)
         table = self.packing.pack(
@@ -75,33 +73,22 @@ class Costs:
             return only(table, [0, size])
         return only(table, [0, 1]) if self.demand.spans.one_thread else table
 
-    def cores(self, shapes: Counter[Shape]) -> Table:
-        """Table of some cores together, so many of each shape."""
-        key = tuple(sorted(shapes.items()))
-        if key not in self._together:
-            self._together[key] = add_all([self._alike(shape, count) for shape, count in key])
-        return self._together[key]
+    def l3_kind(self, parts: Sequence[CorePart]) -> L3Kind:
+        """What L3s, given by their cores, have the same table."""
+        l3, shapes = parts[0].l3, Counter(part.shape for part in parts)
+        left = self._l3_free[l3] if l3 >= 0 and self.l3s_add_up else None
+        return left, tuple(sorted(shapes.items()))
 
-    def _alike(self, shape: Shape, count: int) -> Table:
-        sums = self._sums.get(shape) or self._sums.setdefault(shape, [self._one(shape)])
-        while len(sums) < count:
-            sums.append(add(sums[-1], sums[0]))
-        return sums[count - 1]
-
-    def l3(self, parts: Sequence[CorePart]) -> Table:
-        """Table of one L3's cores, with what using the L3 costs where L3s add up."""
-        shapes = Counter(part.shape for part in parts)
-        left = self._l3_free[parts[0].l3]
-        key = (left, *sorted(shapes.items()))
-        if key not in self._l3s:
-            table = self.cores(shapes).copy()
-            if parts[0].l3 >= 0 and self.l3s_add_up:
-                used = {"l3_caches": [1], "l3_leftover": [left]}
-                table[1:] += self.packing.pack(used, 1)[0]
-                table -= self.packing.pack({"l3_leftover": range(len(table))}, len(table))
-                table[0] = 0
-            self._l3s[key] = table
-        return self._l3s[key]
+    def _l3(self, kind: L3Kind) -> Table:
+        """Table of an L3's cores, with what using the L3 costs where L3s add up."""
+        left, shapes = kind
+        table = self.cores.together(dict(shapes))
+        if left is None:
+            return table
+        leftover = left - np.arange(len(table))
+        used = self.packing.pack({"l3_caches": [1] * len(table), "l3_leftover": leftover}, len(table))
+        used[0] = 0
+        return table + used
 
     @cached_property
     def _l3_free(self) -> dict[int, int]:
@@ -118,12 +105,10 @@ class Costs:
 
     def _numa_node(self, parts: Sequence[CorePart]) -> Table:
         table = self.block(parts)
-        free, takes = self.numa_free[parts[0].numa], range(len(table))
-        left = {
-            "numa_leftover": [free - take if take else 0 for take in takes],
-            "numa_balance": [(free - take) ** 2 for take in takes],
-        }
-        return table + self.packing.pack(left, len(table))
+        left = self.numa_free[parts[0].numa] - np.arange(len(table))
+        balance = self.packing.pack({"numa_balance": left**2}, len(table))
+        left[0] = 0
+        return table + balance + self.packing.pack({"numa_leftover": left}, len(table))
 
     @cached_property
     def numa_free(self) -> list[int]:
@@ -132,8 +117,8 @@ class Costs:
 
     def block(self, parts: Iterable[CorePart]) -> Table:
         """Table of a block's cores, over its L3s."""
-        tables = [self.l3(group) for group in by_l3(parts)]
-        return either(tables) if self.demand.spans.one_l3 else add_all(tables)
+        kinds = Counter(map(self.l3_kind, by_l3(parts)))
+        return either(list(map(self.l3s.alike, kinds))) if self.demand.spans.one_l3 else self.l3s.together(kinds)
 
 
 def by_l3(parts: Iterable[CorePart]) -> list[list[CorePart]]:

@@ -7,7 +7,7 @@ sides, so tables of parts add up to tables of wholes without losing exactness.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Packing:
         most = sum(weight * self.largest[name] for name, weight in self.weights.items())
         return np.int64 if most < _WORD else object
 
-    def pack(self, fields: Mapping[str, Sequence[int]], length: int) -> Table:
+    def pack(self, fields: Mapping[str, Sequence[int] | NDArray[np.int64]], length: int) -> Table:
         """A table of ``length`` entries from its fields; fields that are not part of the packing are left out."""
         table: Table = np.zeros(length, dtype=self.dtype)
         for name, column in fields.items():
@@ -69,47 +69,58 @@ def never(table: Table) -> int:
 
 def possible(table: Table) -> list[int]:
     """How many CPUs can be taken."""
-    return [k for k, cost in enumerate(table) if cost < never(table)]
+    takes: list[int] = np.flatnonzero(table < never(table)).tolist()
+    return takes
 
 
 def only(table: Table, allowed: Sequence[int]) -> Table:
     """The same table where nothing but the allowed numbers of CPUs can be taken."""
     result = np.full(len(table), never(table), dtype=table.dtype)
-    within = isinstance(allowed, range) and allowed.step == 1
-    kept = slice(allowed[0], allowed[-1] + 1) if within else [k for k in allowed if k < len(table)]
+    kept = [k for k in allowed if k < len(table)]
     result[kept] = table[kept]
     return result
 
 
+def inside(table: Table, least: int, width: int) -> Table:
+    """What taking ``least`` to ``least + width`` CPUs costs: entry j stands for ``least + j`` of them."""
+    kept = table[least : least + width + 1]
+    return kept if len(kept) else np.full(1, never(table), dtype=table.dtype)
+
+
 def add(a: Table, b: Table) -> Table:
-    """Table of two parts taken together."""
-    if len(a) < len(b):
+    """Table of two parts taken together. ``a`` may be a stack of tables, one in each row."""
+    if a.ndim == 1 and len(a) < len(b):
         a, b = b, a
-    if len(b) == 1:
-        shifted: Table = np.minimum(a + b[0], never(a))
+    length, few = a.shape[-1], len(b)
+    if few == 1 or length == 1:
+        shifted: Table = np.minimum(a + b, never(a))
         return shifted
-    if len(b) <= FEW or a.dtype == object:
+    if few <= FEW or a.dtype == object:
         return _add_one_by_one(a, b)
-    padded = np.full(len(a) + 2 * len(b) - 2, never(a), dtype=a.dtype)
-    padded[len(b) - 1 : len(b) - 1 + len(a)] = a
+    padded = np.full((*a.shape[:-1], length + 2 * few - 2), never(a), dtype=a.dtype)
+    padded[..., few - 1 : few - 1 + length] = a
     # A window view made by hand: numpy's own function costs more than the sums on tables of this size.
-    rows, step = len(a) + len(b) - 1, a.itemsize
-    windows: Table = np.ndarray((rows, len(b)), a.dtype, padded, 0, (step, step))
-    total: Table = np.minimum((windows + b[::-1]).min(axis=1), never(a))
+    shape = (*a.shape[:-1], length + few - 1, few)
+    windows: Table = np.ndarray(shape, a.dtype, padded, 0, (*padded.strides, a.itemsize))
+    total: Table = np.minimum((windows + b[::-1]).min(axis=-1), never(a))
     return total
 
 
 def _add_one_by_one(a: Table, b: Table) -> Table:
-    total = np.full(len(a) + len(b) - 1, never(a), dtype=a.dtype)
+    length = a.shape[-1]
+    total = np.full((*a.shape[:-1], length + len(b) - 1), never(a), dtype=a.dtype)
     for k, cost in enumerate(b):
-        window = total[k : k + len(a)]
+        window = total[..., k : k + length]
         np.minimum(window, a + cost, out=window)
     return total
 
 
-def add_all(tables: Sequence[Table]) -> Table:
-    """Table of parts taken together."""
-    return reduce(add, tables)
+def entry(a: Table, b: Table, total: int) -> int:
+    """One entry of the table of two parts taken together, for less than the whole of it."""
+    least, most = max(0, total - len(b) + 1), min(total, len(a) - 1)
+    if least > most:
+        return never(a)
+    return int(min((a[least : most + 1] + b[total - most : total - least + 1][::-1]).min(), never(a)))
 
 
 def either(tables: Sequence[Table]) -> Table:
@@ -118,29 +129,3 @@ def either(tables: Sequence[Table]) -> Table:
     for table in tables:
         np.minimum(best[: len(table)], table, out=best[: len(table)])
     return best
-
-
-def split(tables: Sequence[Table], total: int) -> list[int] | None:
-    """How to take ``total`` from the parts at least cost, as much as possible from the first, then the next.
-
-    ``None`` when it cannot be taken.
-    """
-    suffixes = [tables[-1]]
-    for table in reversed(tables[:-1]):
-        suffixes.append(add(table, suffixes[-1]))
-    best = suffixes.pop()
-    if total >= len(best) or best[total] >= never(best):
-        return None
-    takes: list[int] = []
-    for table in tables[:-1]:
-        after = suffixes.pop()
-        takes.append(largest_first(table, after, total, int(best[total])))
-        total, best = total - takes[-1], after
-    return [*takes, total]
-
-
-def largest_first(table: Table, after: Table, total: int, cost: int) -> int:
-    """The most that can be taken from one part where both parts together give ``total`` at this cost."""
-    least = max(0, total - len(after) + 1)
-    takes = range(min(total, len(table) - 1), least - 1, -1)
-    return next(take for take in takes if table[take] + after[total - take] == cost)

@@ -16,8 +16,8 @@ from models import Metrics
 from solver.problem import CorePart, Demand, Problem
 from solver.score import slots
 from solver.tables.costs import Costs
-from solver.tables.minplus import Table, add, either, never, possible
-from solver.tables.patterns import Patterns, Rows, patterns_of
+from solver.tables.minplus import Table, add, entry, inside, never, possible
+from solver.tables.patterns import Indices, Patterns, patterns_of
 from solver.tables.pin import UsedDomains, pin
 from solver.tables.windows import Shares, Window, in_steps
 
@@ -30,28 +30,29 @@ Pattern = Sequence[int]
 class KindTables:
     """Tables over the NUMA nodes of one kind, for shares in one window.
 
-    ``suffixes[i][c]``: taking from exactly c of the nodes from the i-th on; entry j stands for c · least + j CPUs.
-    ``idle[i]``: what it costs not to use the i-th node.
+    ``idle[i]``: what it costs not to use the i-th node; ``shares[i]``: what its share costs.
     """
 
     def __init__(self, tables: Sequence[Table], window: Window) -> None:
-        self.idle = [table[0] for table in tables]
-        self.shares = [_inside(table, window) for table in tables]
-        self.suffixes: list[list[Table]] = [[np.zeros(1, dtype=tables[0].dtype)]]
+        self.idle = [table[:1] for table in tables]
+        self.shares = [inside(table, window.least, window.width) for table in tables]
+        self._width = window.width
+        self._stacks: list[Table] = [np.zeros((1, 1), dtype=tables[0].dtype)]
         for idle, share in zip(reversed(self.idle), reversed(self.shares), strict=True):
-            later = self.suffixes[0]
-            self.suffixes.insert(0, [self._either(later, c, idle, share) for c in range(len(later) + 1)])
+            self._stacks.append(_with_node(self._stacks[-1], idle, share))
 
-    @staticmethod
-    def _either(later: Sequence[Table], used: int, idle: int, share: Table) -> Table:
-        options = [later[used] + idle] if used < len(later) else []
-        return either([*options, add(later[used - 1], share)] if used else options)
+    def from_node(self, i: int, used: int) -> Table:
+        """Table of exactly so many of the nodes from the i-th on; entry j stands for used · least + j CPUs."""
+        return self._stacks[-1 - i][used, : used * self._width + 1]
 
 
-def _inside(table: Table, window: Window) -> Table:
-    inside = table[window.least : window.least + window.width + 1]
-    missing = np.full(window.width + 1 - len(inside), never(table), dtype=table.dtype)
-    return np.concatenate([inside, missing])
+def _with_node(later: Table, idle: Table, share: Table) -> Table:
+    """A node before others: a table for each number of them that are used, one in each row."""
+    rows, length = later.shape
+    stack = np.full((rows + 1, length + len(share) - 1), never(later), dtype=later.dtype)
+    stack[:-1, :length] = add(later, idle)
+    np.minimum(stack[1:], add(later, share), out=stack[1:])
+    return stack
 
 
 class Tables:
@@ -60,6 +61,7 @@ class Tables:
     def __init__(self, patterns: Patterns, costs: Costs) -> None:
         self.patterns, self.demand, self.costs = patterns, patterns.demand, costs
         self.nodes = [[self.costs.numa_node(node) for node in kind.nodes] for kind in patterns.kinds]
+        self._nothing: Table = np.zeros(1, dtype=costs.packing.dtype)
         self._kinds: dict[Window, list[KindTables]] = {}
         self._windows: dict[int, Sequence[Window]] = {}
 
@@ -115,47 +117,62 @@ class Tables:
         total = self.demand.cpus // self.step
         return [Shares(tuple(sizes), total, rules.numa_least, most) for sizes in groups.values() if any(sizes)]
 
+    def fitting(self) -> Indices:
+        """The patterns, by position, whose NUMA nodes have as many CPUs as are asked for."""
+        room = np.zeros(len(self.patterns.rows), dtype=np.int64)
+        for tables, used in zip(self.nodes, self.patterns.rows.T, strict=True):
+            sizes = sorted((len(table) - 1 for table in tables), reverse=True)
+            room += np.cumsum([0, *sizes])[used]
+        return np.flatnonzero(room >= self.demand.cpus)
+
     def cost(self, pattern: Pattern, window: Window) -> int | None:
         """The least packed cost of the request on the pattern; ``None`` where it does not fit."""
-        tables = [kind.suffixes[0][used] for kind, used in zip(self.kinds(window), pattern, strict=True)]
+        tables = [kind.from_node(0, used) for kind, used in zip(self.kinds(window), pattern, strict=True)]
         least = self._at(tables, pattern, window)
-        return None if least is None else least + self._of_pattern(pattern)
+        return None if least >= never(self._nothing) else least + self._of_pattern(pattern)
 
-    def _at(self, tables: Sequence[Table], pattern: Pattern, window: Window) -> int | None:
+    def _at(self, tables: Sequence[Table], pattern: Pattern, window: Window) -> int:
+        """What all that is asked for costs, with such tables of the parts of a pattern."""
+        *some, last = sorted(tables, key=len)
         need = self.demand.cpus - sum(pattern) * window.least
-        total = reduce(add, tables)
-        return int(total[need]) if 0 <= need < len(total) and total[need] < never(total) else None
+        return entry(reduce(add, some, self._nothing), last, need)
 
     def _of_pattern(self, pattern: Pattern) -> int:
         """Costs that the pattern decides: outer L3s, and NUMA nodes that nothing may be taken from."""
-        machine, costs = self.patterns.problem.machine, self.costs
+        if not self.patterns.l3s_are_outer:
+            return self._of_the_rest
+        problem = self.patterns.problem
+        l3s = {kind.l3 for kind, used in zip(self.patterns.kinds, pattern, strict=True) if used}
+        free = sum((problem.machine.l3s[l3].mask & problem.free).bit_count() for l3 in l3s)
+        fields = {"l3_caches": [len(l3s)], "l3_leftover": [free - self.demand.cpus]}
+        return self._of_the_rest + int(self.costs.packing.pack(fields, 1)[0])
+
+    @cached_property
+    def _of_the_rest(self) -> int:
         nodes = {position for kind in self.patterns.kinds for position in kind.positions}
-        fields = {"numa_balance": [sum(free**2 for i, free in enumerate(costs.numa_free) if i not in nodes)]}
-        if self.patterns.l3s_are_outer:
-            l3s = {kind.l3 for kind, used in zip(self.patterns.kinds, pattern, strict=True) if used}
-            free = sum((machine.l3s[l3].mask & self.patterns.problem.free).bit_count() for l3 in l3s)
-            fields |= {"l3_caches": [len(l3s)], "l3_leftover": [free - self.demand.cpus]}
-        return int(costs.packing.pack(fields, 1)[0])
+        balance = sum(free**2 for i, free in enumerate(self.costs.numa_free) if i not in nodes)
+        return int(self.costs.packing.pack({"numa_balance": [balance]}, 1)[0])
 
     def first_nodes(self, pattern: Pattern, window: Window, cost: int) -> tuple[int, ...]:
         """The lexicographically smallest list of NUMA nodes of this pattern that has this cost."""
-        kinds = self.kinds(window)
+        kinds, left = self.kinds(window), list(pattern)
+        if all(used in (0, len(kind.idle)) for kind, used in zip(kinds, pattern, strict=True)):
+            return tuple(position for position, k in self._places if pattern[k])
         target = cost - self._of_pattern(pattern)
         chosen: list[int] = []
-        left, at = list(pattern), [0] * len(kinds)
-        taken: Table = np.zeros(1, dtype=self.costs.packing.dtype)
+        at, taken = [0] * len(kinds), self._nothing
         for position, k in self._places:
             kind, i = kinds[k], at[k]
             at[k] += 1
-            used = add(taken, kind.shares[i])
-            rest = [
-                each.suffixes[at[j]][left[j] - (j == k)] for j, each in enumerate(kinds) if left[j] >= (j == k)
-            ]
-            fits = len(rest) == len(kinds) and self._at([used, *rest], pattern, window) == target
-            if fits:
+            fewer, used = [count - (j == k) for j, count in enumerate(left)], add(taken, kind.shares[i])
+            if (
+                fewer[k] >= 0
+                and self._at([used, *map(KindTables.from_node, kinds, at, fewer)], pattern, window) == target
+            ):
                 chosen.append(position)
-                left[k] -= 1
-            taken = used if fits else taken + kind.idle[i]
+                left, taken = fewer, used
+            else:
+                taken = add(taken, kind.idle[i])
         return tuple(chosen)
 
     @cached_property
@@ -166,10 +183,15 @@ class Tables:
 
 @dataclass(frozen=True)
 class Found:
-    """The best metrics on some choice of cores, and the first list of NUMA nodes that has them."""
+    """The best metrics on some choice of cores and spans, and all patterns, windows and costs that have them."""
 
+    tables: Tables
     metrics: Metrics
-    nodes: tuple[int, ...]
+    choices: Sequence[tuple[Pattern, Window, int]]
+
+    def nodes(self) -> tuple[int, ...]:
+        """The first list of NUMA nodes that has these metrics."""
+        return min(self.tables.first_nodes(*choice) for choice in self.choices)
 
 
 def optimum(problem: Problem, demand: Demand) -> int | None:
@@ -190,7 +212,7 @@ def optimum(problem: Problem, demand: Demand) -> int | None:
     if not found:
         return None
     metrics = min((each.metrics for each in found), key=lambda metrics: tuple(metrics.values()))
-    nodes = min(each.nodes for each in found if each.metrics == metrics)
+    nodes = min(each.nodes() for each in found if each.metrics == metrics)
     return pin(costs, _used(problem, demand, nodes), metrics)
 
 
@@ -214,40 +236,37 @@ def _used(problem: Problem, demand: Demand, nodes: tuple[int, ...]) -> UsedDomai
     return UsedDomains(nodes, tuple(sorted({part.socket for part in parts})), l3s)
 
 
-def _best(tables: Tables) -> list[Found]:
-    """The best metrics on these cores, in a list of one; or nothing, if the request does not fit evenly."""
-    for rows in _in_order(tables):
-        candidates = [
-            (_metrics(tables, row, cost), row, window, cost)
-            for row in rows.tolist()
+def _best(tables: Tables) -> Iterator[Found]:
+    """The best on these cores; with ``near``, which counts before all spans, the best for each choice of spans."""
+    for group in _in_order(tables):
+        choices = [
+            (row, window, cost)
+            for row in tables.patterns.rows[group].tolist()
             for window in tables.windows(sum(row))
             if (cost := tables.cost(row, window)) is not None
         ]
-        if candidates:
-            best = min(candidates, key=lambda each: tuple(each[0].values()))[0]
-            same = [each[1:] for each in candidates if each[0] == best]
-            return [Found(best, min(tables.first_nodes(*each) for each in same))]
-    return []
+        if choices:
+            least = min(cost for _, _, cost in choices)
+            metrics = _metrics(tables, group[0], least)
+            yield Found(tables, metrics, [choice for choice in choices if choice[2] == least])
+            if tables.demand.request.near is None:
+                return
 
 
-def _in_order(tables: Tables) -> Iterator[Rows]:
-    """Patterns of the same metrics of spans, best first; with ``near``, which comes first, all at once."""
-    rows = tables.patterns.rows
-    if tables.demand.request.near is not None:
-        yield rows
-        return
-    columns = tables.patterns.metrics(rows)
-    key = np.stack([columns[name] for name in slots(tables.demand.request) if name in columns], axis=1)
-    for value in np.unique(key, axis=0):
-        yield rows[(key == value).all(axis=1)]
+def _in_order(tables: Tables) -> list[Indices]:
+    """Patterns, by position, in groups of the same metrics of spans, best first."""
+    fitting, metrics = tables.fitting(), tables.patterns.metrics
+    columns = [metrics[name][fitting] for name in slots(tables.demand.request) if name in metrics]
+    order = np.lexsort(columns[::-1])
+    starts = np.any([np.diff(column[order]) for column in columns], axis=0)
+    return np.split(fitting[order], np.flatnonzero(starts) + 1)
 
 
-def _metrics(tables: Tables, row: Pattern, cost: int) -> Metrics:
-    """All metrics of a pattern with a packed cost, in their order."""
-    spans = tables.patterns.metrics(np.array([row]))
-    types = len({part.core_type for kind in tables.patterns.kinds for node in kind.nodes for part in node})
-    known = {name: int(column[0]) for name, column in spans.items()} | {"unevenness": tables.unevenness}
-    known["core_types"] = types
+def _metrics(tables: Tables, row: int, cost: int) -> Metrics:
+    """All metrics of a pattern, by position, with a packed cost, in their order."""
+    types = {part.core_type for kind in tables.patterns.kinds for node in kind.nodes for part in node}
+    known = {name: int(column[row]) for name, column in tables.patterns.metrics.items()}
+    known |= {"unevenness": tables.unevenness, "core_types": len(types)}
     packing = tables.costs.packing
     known |= {name: packing.value(name, cost) for name in packing.largest}
     return {name: known[name] for name in slots(tables.demand.request) if name is not None}

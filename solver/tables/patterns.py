@@ -19,6 +19,7 @@ MOST_PATTERNS = 20_000
 """More than this and the tables leave the request to CP-SAT."""
 
 Rows = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,10 @@ class Patterns:
         total: NDArray[np.int64] = np.sum(found, axis=0, dtype=np.int64)
         return total
 
-    def metrics(self, rows: Rows) -> dict[str, NDArray[np.int64]]:
+    @cached_property
+    def metrics(self) -> dict[str, NDArray[np.int64]]:
         """Metrics of spans, one entry per pattern."""
-        nodes = rows.sum(axis=1)
+        rows, nodes = self.rows, self.rows.sum(axis=1)
         return {
             "floor_shortfall": np.maximum(0, self.demand.floor - nodes),
             "numa_nodes": nodes,
@@ -103,7 +105,7 @@ def patterns_of(problem: Problem, demand: Demand, parts: Sequence[CorePart]) -> 
         return None
     kinds = tuple(
         Kind(*home, tuple(tuple(nodes[numa]) for numa in alike))
-        for group in interchangeable(problem.machine, sorted(nodes))
+        for group in interchangeable(problem.machine, tuple(sorted(nodes)))
         for home, alike in _by_home(group, homes)
     )
     if prod(len(kind.nodes) + 1 for kind in kinds) > MOST_PATTERNS:

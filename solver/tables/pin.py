@@ -5,7 +5,6 @@ so the cheapest way that takes most from the first NUMA node, then the next, the
 number is found level by level.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,7 +12,9 @@ from itertools import combinations
 from models import Metrics, to_mask
 from solver.problem import CorePart, Demand
 from solver.tables.costs import Costs, by_l3
-from solver.tables.minplus import Table, largest_first, never, only, split
+from solver.tables.minplus import Table, inside, never
+from solver.tables.split import Sums, split
+from solver.tables.windows import Window
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ def pin(costs: Costs, used: UsedDomains, metrics: Metrics) -> int | None:
     found = {
         mask
         for parts in _choices(demand, used, metrics)
-        for shares in _windows(demand, used, metrics)
-        if (mask := _pin(costs, parts, shares)) is not None
+        for window in _windows(demand, used, metrics)
+        if (mask := _pin(costs, parts, window)) is not None
     }
     good = [mask for mask in found if scorer.metrics(free, demand.request, mask) == metrics]
-    return min(good, key=scorer.tie_key, default=None)
+    return min(good, key=scorer.tie_key) if good[1:] else next(iter(good), None)
 
 
 def _choices(demand: Demand, used: UsedDomains, metrics: Metrics) -> Iterator[list[CorePart]]:
@@ -57,25 +58,23 @@ def _choices(demand: Demand, used: UsedDomains, metrics: Metrics) -> Iterator[li
             yield from by_l3(parts) if demand.spans.one_l3 else [parts]
 
 
-def _windows(demand: Demand, used: UsedDomains, metrics: Metrics) -> list[range]:
-    """Ranges that hold the shares of all used NUMA nodes, as uneven as the metrics say."""
+def _windows(demand: Demand, used: UsedDomains, metrics: Metrics) -> list[Window]:
+    """Windows that hold the shares of all used NUMA nodes, as uneven as the metrics say."""
     if demand.request.policy == "packed":
-        return [range(1, demand.cpus + 1)]
-    width, nodes = metrics["unevenness"] + demand.unit, len(used.numa_nodes)
-    highest, lowest = demand.cpus // nodes, max(1, -(-demand.cpus // nodes) - width)
-    return [range(least, least + width + 1) for least in range(lowest, highest + 1)]
+        return [Window(1, demand.cpus - 1)]
+    width, mean = metrics["unevenness"] + demand.unit, demand.cpus // len(used.numa_nodes)
+    # Below these all shares would have to reach the upper end, and the next window holds them too.
+    return [Window(least, width) for least in range(max(1, mean - width + 1), mean + 1)]
 
 
-def _pin(costs: Costs, parts: Sequence[CorePart], shares: range) -> int | None:
+def _pin(costs: Costs, parts: Sequence[CorePart], window: Window) -> int | None:
     nodes = _grouped(parts, lambda part: part.numa)
-    whole = [costs.numa_node(node) for node in nodes]
-    most = [min(len(table), shares.stop) - 1 for table in whole]
-    if min(most) < shares.start or sum(most) < costs.demand.cpus:
+    tables = [inside(costs.numa_node(node), window.least, window.width) for node in nodes]
+    sums = Sums(dict(enumerate(tables)).__getitem__, costs.packing.dtype)
+    more = split(sums, range(len(nodes)), costs.demand.cpus - window.least * len(nodes))
+    if more is None:
         return None
-    takes = split([only(table, shares) for table in whole], costs.demand.cpus)
-    if takes is None:
-        return None
-    return sum(place(costs, node, take) for node, take in zip(nodes, takes, strict=True))
+    return sum(place(costs, node, window.least + take) for node, take in zip(nodes, more, strict=True))
 
 
 def place(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
@@ -83,7 +82,7 @@ def place(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
     if take == sum(part.size for part in parts):
         return sum(part.allowed for part in parts)
     groups = by_l3(parts)
-    takes = split([costs.l3(group) for group in groups], take)
+    takes = split(costs.l3s, list(map(costs.l3_kind, groups)), take)
     assert takes is not None
     return sum(_place_in_l3(costs, group, share) for group, share in zip(groups, takes, strict=True))
 
@@ -92,7 +91,7 @@ def place_block(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
     """Mask of the best ``take`` CPUs of a block; of one of its L3s, where the request asks for one."""
     if not costs.demand.spans.one_l3:
         return place(costs, parts, take)
-    best = min(by_l3(parts), key=lambda group: _cost(costs.l3(group), take))
+    best = min(by_l3(parts), key=lambda group: _cost(costs.l3s.alike(costs.l3_kind(group)), take))
     return place(costs, best, take)
 
 
@@ -101,23 +100,17 @@ def _cost(table: Table, take: int) -> int:
 
 
 def _place_in_l3(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
-    """Most from the first core, then the next. Tables of the cores that follow hold for many L3s: those that
-    have as many of each shape."""
-    mask, after = 0, Counter(part.shape for part in parts)
-    cost = int(costs.cores(after)[take])
-    for part in parts:
-        if take == 0:
-            break
-        after[part.shape] -= 1
-        rest = costs.cores(+after)
-        share = largest_first(costs.core(part), rest, take, cost)
-        mask, take = mask | _lowest(part, share), take - share
-        cost = int(rest[take])
-    return mask
+    if take == sum(part.size for part in parts):
+        return sum(part.allowed for part in parts)
+    takes = split(costs.cores, [part.shape for part in parts], take)
+    assert takes is not None
+    return sum(_lowest(part, share) for part, share in zip(parts, takes, strict=True))
 
 
 def _lowest(part: CorePart, take: int) -> int:
     """The lowest ``take`` CPUs of the core, near ones first."""
+    if take == part.size:
+        return part.allowed
     near, far = _bits(part.near), _bits(part.allowed & ~part.near)
     return to_mask([*near, *far][:take])
 

@@ -1,12 +1,17 @@
 """NUMA nodes that may change places."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from topologies.graph import Machine
 
 
-def interchangeable(machine: Machine, nodes: Sequence[int]) -> list[list[int]]:
-    """NUMA nodes, by position, in groups that may change places without changing any sum of distances."""
+@lru_cache(maxsize=64)
+def interchangeable(machine: Machine, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """NUMA nodes, by position, in groups that may change places without changing any sum of distances.
+
+    Kept, since most requests on a machine ask for the same nodes.
+    """
     groups: list[list[int]] = []
     for node in nodes:
         home = next((group for group in groups if _are_twins(machine, nodes, [*group, node])), None)
@@ -14,7 +19,7 @@ def interchangeable(machine: Machine, nodes: Sequence[int]) -> list[list[int]]:
             groups.append([node])
         else:
             home.append(node)
-    return groups
+    return tuple(map(tuple, groups))
 
 
 def _are_twins(machine: Machine, nodes: Iterable[int], group: Sequence[int]) -> bool:

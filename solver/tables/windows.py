@@ -4,6 +4,7 @@ In closed form: for a least share, the NUMA nodes that have as much are eligible
 giving at most the least share and the width of the window, give most.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -37,15 +38,13 @@ class Shares:
 
     def least_width(self) -> int | None:
         """By how much shares must be allowed to differ, at least 1; ``None`` if they never add up to the total."""
-        widths = range(1, max(self.sizes, default=0) + 1)
-        low, high = 0, len(widths)
-        while low < high:
-            middle = (low + high) // 2
-            if self._feasible(widths[middle]).any():
-                high = middle
-            else:
-                low = middle + 1
-        return widths[low] if low < len(widths) else None
+        most = max(self.sizes, default=0)
+        # Even shares are asked for first, because they mostly exist.
+        if most and self._fit(1):
+            return 1
+        widths = range(2, most + 1)
+        found = bisect_left(widths, True, key=self._fit)
+        return widths[found] if found < len(widths) else None
 
     def windows(self, nodes: int, width: int) -> list[int]:
         """The least shares of windows of this width over so many nodes.
@@ -57,6 +56,9 @@ class Shares:
             return []
         leasts: list[int] = (np.flatnonzero(feasible[:, nodes - 1]) + 1).tolist()
         return [least for least in leasts if self.total != nodes * (least + width)]
+
+    def _fit(self, width: int) -> bool:
+        return bool(self._feasible(width).any())
 
     def _feasible(self, width: int) -> Grid:
         """``[least - 1, nodes - 1]``: whether shares from least to least + width over so many nodes add up."""
