@@ -85,20 +85,19 @@ class Connection:
 
     def call(self, method: str, message: Message, timeout: float) -> bytes:
         """Call the runtime. Raises ``CallError`` if it refuses, ``TimeoutError``, ``OSError``."""
+        return self.begin(method, message).result(timeout)
+
+    def begin(self, method: str, message: Message) -> Future[bytes]:
+        """Call the runtime without waiting for the reply. Raises ``OSError``."""
         request = Request(service=RUNTIME_SERVICE, method=method, payload=message.SerializeToString())
-        request.timeout_nano = int(timeout * 1e9)
         reply: Future[bytes] = Future()
         with self._lock:
             if self.ended.is_set():
                 raise ConnectionError(self.why)
             self._stream += 2
-            stream = self._stream
-            self._waiting[stream] = reply
-            self._mux.send(RUNTIME, _packed(stream, REQUEST, request))
-        try:
-            return reply.result(timeout)
-        finally:
-            self._waiting.pop(stream, None)
+            self._waiting[self._stream] = reply
+            self._mux.send(RUNTIME, _packed(self._stream, REQUEST, request))
+        return reply
 
     def close(self) -> None:
         """End it, and wait until its thread has answered what it was at."""

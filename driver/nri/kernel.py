@@ -1,0 +1,59 @@
+"""Which CPUs the kernel lets a container run on, from its cgroup's files.
+
+The forms of a cgroup's path are those of the OCI runtime specification's ``cgroupsPath`` as runc reads it; the
+files are those of the kernel's admin guide, ``cgroup-v1/cpusets`` and ``cgroup-v2``.
+"""
+
+from pathlib import Path, PurePosixPath
+
+from models import parse_cpuset
+
+FILES_V1 = ("cpuset.cpus", "cpuset.effective_cpus")
+FILES_V2 = ("cpuset.cpus", "cpuset.cpus.effective")
+"""What was set; what holds where nothing was set."""
+
+LONGEST_PATH, LONGEST_FILE = 4096, 1 << 20
+
+
+class Kernel:
+    """Reads masks below a cgroup mount, ``/sys/fs/cgroup`` as a rule."""
+
+    def __init__(self, root: Path) -> None:
+        v1 = root / "cpuset"
+        self._root, self._files = (v1, FILES_V1) if v1.is_dir() else (root, FILES_V2)
+
+    def __call__(self, cgroup: str) -> frozenset[int] | None:
+        """CPUs of a container's cgroup, ``None`` where they cannot be read: it is gone, or was never there."""
+        folder = folder_of(cgroup)
+        if folder is None:
+            return None
+        for file in self._files:
+            try:
+                with (self._root / folder / file).open() as text:
+                    cpus = parse_cpuset(text.read(LONGEST_FILE))
+            except (OSError, ValueError):
+                continue
+            if cpus:
+                return cpus
+        return None
+
+
+def folder_of(cgroup: str) -> PurePosixPath | None:
+    """The folder that a ``cgroupsPath`` means, below the mount; ``None`` for none or a hostile one.
+
+    ``/kubepods/pod1/abc`` is a path; ``kubepods-pod1.slice:cri:abc`` a slice, prefix and name of systemd's.
+    """
+    if len(cgroup) > LONGEST_PATH or "\0" in cgroup:
+        return None
+    parts = cgroup.split(":")
+    in_slice = len(parts) == 3 and not cgroup.startswith("/")
+    path = _of_systemd(*parts) if in_slice else PurePosixPath(cgroup.lstrip("/"))
+    return path if path.parts and ".." not in path.parts else None
+
+
+def _of_systemd(slice_name: str, prefix: str, name: str) -> PurePosixPath:
+    """``a-b.slice`` lies within ``a.slice`` (systemd.slice(5)); a unit of its own has no prefix."""
+    words = slice_name.removesuffix(".slice").split("-") if slice_name not in ("", "-.slice") else []
+    slices = ["-".join(words[: end + 1]) + ".slice" for end in range(len(words))]
+    unit = name if name.endswith(".slice") else f"{prefix}-{name}.scope" if prefix else f"{name}.scope"
+    return PurePosixPath(*(each.replace("/", "") for each in (*slices, unit)))

@@ -1,0 +1,56 @@
+"""The runtime's list of pods and containers, which it sends when a plugin connects."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from driver.nri.registry import Registry
+from driver.nri.sight import Sight
+from driver.nri.ttrpc import FAILED_PRECONDITION, CallError
+from driver.protos import nri_pb2 as nri
+
+ReadMask = Callable[[str], frozenset[int] | None]
+"""From a cgroup's path to the kernel's mask (``driver.nri.kernel.Kernel``)."""
+
+MOST = 100_000
+"""Containers, and pods, of one list. What is kept of each is small."""
+
+
+class Listing:
+    """Takes a list in one or more parts, and answers the last with what the runtime is to change.
+
+    ``done`` is set when that is so.
+    """
+
+    def __init__(self, registry: Registry, kernel: ReadMask, *, afresh: bool) -> None:
+        self._registry, self._kernel, self._afresh = registry, kernel, afresh
+        self._sights: list[Sight] = []
+        self._pods: dict[str, nri.PodSandbox] = {}
+        self.done = threading.Event()
+
+    def take(self, payload: bytes) -> nri.SynchronizeResponse:
+        """One Synchronize."""
+        request = nri.SynchronizeRequest.FromString(payload)
+        self._pods.update((pod.id, pod) for pod in request.pods)
+        for container in request.containers:
+            self._sights.append(Sight.of(nri.PodSandbox(id=container.pod_sandbox_id), container))
+        if max(len(self._sights), len(self._pods)) > MOST:
+            raise CallError(FAILED_PRECONDITION, f"more than {MOST} pods or containers in the list")
+        if request.more:
+            return nri.SynchronizeResponse(more=True)
+        return self._finish()
+
+    def _finish(self) -> nri.SynchronizeResponse:
+        sights = [self._with_pod(sight) for sight in self._sights]
+        cgroups = {each.id: each.sight.cgroup for each in self._registry.known()}
+        cgroups |= {sight.id: sight.cgroup for sight in sights}
+        masks = {name: self._kernel(cgroup) for name, cgroup in cgroups.items()}
+        pods = {sandbox: pod.uid for sandbox, pod in self._pods.items()}
+        updates = self._registry.synchronize(sights, pods, masks, afresh=self._afresh)
+        self._sights, self._pods = [], {}
+        self.done.set()
+        return nri.SynchronizeResponse(update=[each.message() for each in updates])
+
+    def _with_pod(self, sight: Sight) -> Sight:
+        pod = self._pods.get(sight.sandbox)
+        return sight if pod is None else replace(sight, pod_uid=pod.uid, pod=f"{pod.namespace}/{pod.name}")

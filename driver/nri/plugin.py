@@ -1,0 +1,139 @@
+"""What the runtime asks and tells us. Every handler answers from memory, and at once.
+
+A handler that is late is worse than one that refuses: the runtime drops the plugin and lets the container start as
+it is. The one thing read here is the kernel's masks, from files that never wait.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from functools import partial
+
+from google.protobuf.message import Message
+
+from driver.nri.listing import Listing, ReadMask
+from driver.nri.pins import RefusedContainerError
+from driver.nri.registry import Registry
+from driver.nri.sight import Pin, Sight, cpus_of
+from driver.nri.static_manager import StaticManager
+from driver.nri.ttrpc import FAILED_PRECONDITION, UNIMPLEMENTED, CallError
+from driver.protos import nri_pb2 as nri
+
+log = logging.getLogger(__name__)
+
+EVENTS = (1 << nri.REMOVE_CONTAINER) - 1
+"""All that every version knows. One that is not known would make the runtime drop us."""
+
+LIFECYCLE = {
+    "RunPodSandbox": nri.RUN_POD_SANDBOX,
+    "StopPodSandbox": nri.STOP_POD_SANDBOX,
+    "RemovePodSandbox": nri.REMOVE_POD_SANDBOX,
+    "PostCreateContainer": nri.POST_CREATE_CONTAINER,
+    "StartContainer": nri.START_CONTAINER,
+    "PostStartContainer": nri.POST_START_CONTAINER,
+    "PostUpdateContainer": nri.POST_UPDATE_CONTAINER,
+    "RemoveContainer": nri.REMOVE_CONTAINER,
+}
+"""Calls of newer versions that older ones make as ``StateChange`` with an event."""
+
+
+class Plugin:
+    """The handlers of one connection. ``wake`` is called when something may have to be put right."""
+
+    def __init__(
+        self, registry: Registry, kernel: ReadMask, manager: StaticManager, wake: Callable[[], None]
+    ) -> None:
+        self._registry, self._kernel, self._manager, self._wake = registry, kernel, manager, wake
+        self.listing = Listing(registry, kernel, afresh=True)
+        self.nri_version: tuple[int, ...] = ()
+        self._calls: dict[str, Callable[[bytes], Message]] = {
+            "Configure": self._configure,
+            "Synchronize": self.listing.take,
+            "CreateContainer": self._create,
+            "UpdateContainer": self._update,
+            "StopContainer": self._stop,
+            "StateChange": self._state_change,
+            "Shutdown": lambda _: nri.Empty(),
+        }
+        self._events: dict[int, Callable[[nri.PodSandbox, nri.Container], None]] = {
+            nri.RUN_POD_SANDBOX: lambda pod, _: registry.run_pod(pod.id, pod.uid),
+            nri.STOP_POD_SANDBOX: lambda pod, _: registry.stop_pod(pod.id),
+            nri.REMOVE_POD_SANDBOX: lambda pod, _: registry.stop_pod(pod.id),
+            nri.POST_CREATE_CONTAINER: lambda pod, each: registry.created(Sight.of(pod, each)),
+            nri.START_CONTAINER: self._start,
+            nri.POST_START_CONTAINER: lambda pod, each: registry.started(Sight.of(pod, each)),
+            nri.POST_UPDATE_CONTAINER: lambda _, each: registry.updated(each.id),
+            nri.REMOVE_CONTAINER: lambda _, each: registry.remove(each.id),
+        }
+
+    def __call__(self, method: str, payload: bytes) -> Message:
+        """Answer a call. Raises ``CallError`` to refuse a container, or a method that is not known."""
+        try:
+            if (event := LIFECYCLE.get(method)) is not None:
+                request = nri.LifecycleRequest.FromString(payload)
+                return self._event(event, request.pod, request.container)
+            if (call := self._calls.get(method)) is None:
+                raise CallError(UNIMPLEMENTED, f"the driver has no method {method[:80]!r}")
+            return call(payload)
+        except RefusedContainerError as error:
+            self._registry.later.put(partial(log.warning, "refused: %s", error))
+            raise CallError(FAILED_PRECONDITION, f"dra.cpu refuses {error}") from None
+        finally:
+            self._wake()
+
+    def _configure(self, payload: bytes) -> nri.ConfigureResponse:
+        request = nri.ConfigureRequest.FromString(payload)
+        self.nri_version = read_version(request.NRI_version)
+        told = (request.runtime_name[:80], request.runtime_version[:80], request.NRI_version[:80] or "not told")
+        self._registry.later.put(partial(log.info, "runtime %s %s, NRI %s", *told))
+        return nri.ConfigureResponse(events=EVENTS)
+
+    def _create(self, payload: bytes) -> nri.CreateContainerResponse:
+        request = nri.CreateContainerRequest.FromString(payload)
+        sight = Sight.of(request.pod, request.container)
+        pin, updates = self._registry.create(sight, self._masks(sight))
+        response = nri.CreateContainerResponse(update=[each.message() for each in updates])
+        pin.into(response.adjust.linux.resources)
+        return response
+
+    def _start(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        sight = Sight.of(pod, container)
+        self._registry.start(sight, self._masks(sight) | {sight.id: self._kernel(sight.cgroup)})
+
+    def _masks(self, sight: Sight) -> dict[str, frozenset[int] | None]:
+        return {each.id: self._kernel(each.sight.cgroup) for each in self._registry.in_the_way(sight)}
+
+    def _update(self, payload: bytes) -> nri.UpdateContainerResponse:
+        request = nri.UpdateContainerRequest.FromString(payload)
+        sight = Sight.of(request.pod, request.container)
+        pin = self._registry.update(sight)
+        response = nri.UpdateContainerResponse()
+        if pin is not None and pin.cpus:
+            self._watch_for_manager(sight, cpus_of(request.linux_resources), pin)
+            update = response.update.add(container_id=sight.id)
+            pin.into(update.linux.resources)
+        return response
+
+    def _watch_for_manager(self, sight: Sight, asked: frozenset[int] | None, pin: Pin) -> None:
+        if asked and asked != pin.cpus:
+            self._registry.later.put(partial(self._manager.noticed, sight, asked))
+
+    def _stop(self, payload: bytes) -> nri.StopContainerResponse:
+        request = nri.StopContainerRequest.FromString(payload)
+        updates = self._registry.stop(request.container.id)
+        return nri.StopContainerResponse(update=[each.message() for each in updates])
+
+    def _state_change(self, payload: bytes) -> nri.Empty:
+        change = nri.StateChangeEvent.FromString(payload)
+        return self._event(change.event, change.pod, change.container)
+
+    def _event(self, event: int, pod: nri.PodSandbox, container: nri.Container) -> nri.Empty:
+        if (handler := self._events.get(event)) is not None:
+            handler(pod, container)
+        return nri.Empty()
+
+
+def read_version(text: str) -> tuple[int, ...]:
+    """``v0.12.1`` as numbers; nothing for what is no version."""
+    match = re.match(r"v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?", text, re.ASCII)
+    return tuple(int(part) for part in match.groups("0")) if match else ()

@@ -1,0 +1,124 @@
+"""Brings every container's mask in line with the ledger, again and again, until the kernel has it so."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty
+
+from driver.nri.listing import ReadMask
+from driver.nri.registry import Registry
+from driver.nri.session import look
+from driver.ports import Observer
+from models import CpusatError
+
+log = logging.getLogger(__name__)
+
+PERIOD = 10.0
+"""Seconds between two looks at every container."""
+
+SOON, SLOWEST = 0.05, 1.0
+"""Seconds between two looks at containers that are not in line: at first, and in the end."""
+
+FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
+"""Seconds between two attempts to tell the runtime what it did not do."""
+
+
+class Reconciler:
+    """A thread that does what handlers must not wait for. Tells the runtime by ``tell``, never twice at a time.
+
+    ``after``: called after each round. ``relist``: when the next list is wanted even if all seems well.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        kernel: ReadMask,
+        observer: Observer,
+        tell: Callable[[bool], None],
+        after: Callable[[], None],
+    ) -> None:
+        self._registry, self._kernel, self._observer = registry, kernel, observer
+        self._tell, self._after = tell, after
+        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._pause, self._backoff = SOON, 0.0
+        self._not_before = self._looked_at_all = 0.0
+        self._relist_at = float("inf")
+        self._thread = threading.Thread(target=self._run, name="nri-reconcile", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the round it is at."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wake(self) -> None:
+        """Something has happened. Returns at once."""
+        self._woken.set()
+
+    def changed(self) -> None:
+        """The ledger has changed: tell the runtime now, whatever failed before."""
+        self._backoff = self._not_before = 0.0
+        self._woken.set()
+
+    def relist(self, delay: float) -> None:
+        """Ask for the runtime's list in so many seconds: while we connect it may make containers unseen."""
+        self._relist_at = time.monotonic() + delay
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            if self._woken.wait(self._wait()):
+                self._woken.clear()
+                self._pause = SOON
+            else:
+                self._pause = min(2 * self._pause, SLOWEST)
+            try:
+                self.round()
+            except Exception:
+                log.exception("defect while masks were brought in line")
+            self._after()
+
+    def _wait(self) -> float:
+        now = time.monotonic()
+        pause = self._pause if self._registry.unsettled() or self._registry.due() else PERIOD
+        return min(pause, max(0.0, self._relist_at - now), max(0.0, self._looked_at_all + PERIOD - now))
+
+    def round(self) -> None:
+        """Do what was left to do, look, and tell the runtime if need be."""
+        self._do_later()
+        now = time.monotonic()
+        everything = now >= self._looked_at_all + PERIOD
+        self._looked_at_all = now if everything else self._looked_at_all
+        look(self._registry, self._kernel, self._registry.known() if everything else self._registry.unsettled())
+        relist = now >= self._relist_at
+        if relist or (self._registry.due() and now >= self._not_before):
+            self._relist_at = float("inf")
+            self._attempt(relist)
+        if repaired := self._registry.take_repaired():
+            self._observer.repaired(repaired)
+
+    def _attempt(self, relist: bool) -> None:
+        try:
+            self._tell(relist)
+        except (OSError, CpusatError) as error:
+            log.warning("masks could not be brought in line now: %s", error)
+        look(self._registry, self._kernel, self._registry.unsettled())
+        failed = self._registry.unsettled()
+        self._backoff = min(max(FIRST_BACKOFF, 2 * self._backoff), LAST_BACKOFF) if failed else 0.0
+        self._not_before = time.monotonic() + self._backoff if failed else 0.0
+
+    def _do_later(self) -> None:
+        while True:
+            try:
+                action = self._registry.later.get_nowait()
+            except Empty:
+                return
+            try:
+                action()
+            except Exception:
+                log.exception("what a handler had left to do failed")

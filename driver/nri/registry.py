@@ -1,0 +1,313 @@
+"""All containers of the node, and what each is told: the memory that the handlers of NRI's events share."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from queue import SimpleQueue
+
+from driver.ledger.entry import Entry, Owner, Snapshot
+from driver.names import VARIABLE
+from driver.nri import pins
+from driver.nri.container import GRACE, Container, Stage
+from driver.nri.pins import RefusedContainerError, desired
+from driver.nri.pods import Pods
+from driver.nri.sight import Pin, Sight, Update
+from driver.protos import nri_pb2 as nri
+
+log = logging.getLogger(__name__)
+
+STAGES: Mapping[int, Stage] = {
+    nri.CONTAINER_CREATED: Stage.CREATED,
+    nri.CONTAINER_RUNNING: Stage.RUNNING,
+    nri.CONTAINER_PAUSED: Stage.RUNNING,
+}
+
+Masks = Mapping[str, frozenset[int] | None]
+"""The kernel's masks by container id; ``None`` where they cannot be read."""
+
+
+class Registry:
+    """Safe to use from any thread; nothing here waits for anything but its own short lock.
+
+    ``later`` holds what handlers must not wait for: whoever takes it out calls it.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        own: Callable[[str, Owner], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._snapshot, self._own, self._clock = snapshot, own, clock
+        self.later: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._containers: dict[str, Container] = {}
+        self._pods = Pods()
+        self._repaired = 0
+        self.synchronized = False
+
+    # Events of a container's life
+
+    def create(self, sight: Sight, masks: Masks) -> tuple[Pin, list[Update]]:
+        """Let a container in. What it gets, and what others get now. Raises ``RefusedContainerError``.
+
+        ``masks``: those of ``in_the_way``.
+        """
+        with self._lock:
+            self._look(masks)
+            snapshot = self._snapshot()
+            claims = pins.claims_of(sight, snapshot, self._rival)
+            container = Container(sight, Stage.CREATING, snapshot.node.online, claims)
+            pin = desired(container, snapshot)
+            pins.check_exclusive(container, self._containers.values(), snapshot)
+            told = replace(container, may=pin.cpus or container.may).tell(pin, self._clock())
+            self._pods.run(sight.sandbox, sight.pod_uid)
+            self._keep(told)
+            self._remember_owner(told, snapshot)
+            return pin, self._tell(self._changed(snapshot), snapshot)
+
+    def created(self, sight: Sight) -> None:
+        """The runtime has it in its store."""
+        with self._lock:
+            self._keep(self._known(sight, Stage.CREATED).reach_stage(Stage.CREATED))
+
+    def start(self, sight: Sight, masks: Masks) -> None:
+        """Its cgroup is made; may its first process run? Raises ``RefusedContainerError``.
+
+        ``masks``: its own and those of ``in_the_way``.
+        """
+        with self._lock:
+            snapshot = self._snapshot()
+            self._keep(self._known(sight, Stage.STARTING).reach_stage(Stage.STARTING))
+            self._look(masks)
+            container = self._containers.pop(sight.id)
+            pins.check_claims(container, snapshot)
+            pins.check_exclusive(container, self._containers.values(), snapshot)
+            pins.check_reach(container, self._containers.values(), snapshot)
+            self._keep(container)
+
+    def started(self, sight: Sight) -> None:
+        """Its first process runs."""
+        with self._lock:
+            self._keep(self._known(sight, Stage.RUNNING).reach_stage(Stage.RUNNING))
+
+    def update(self, sight: Sight) -> Pin | None:
+        """Somebody updates it: what it keeps. ``None`` if nothing is known of it."""
+        with self._lock:
+            if sight.id not in self._containers and sight.state not in STAGES:
+                return None
+            container = self._known(sight, STAGES.get(sight.state, Stage.CREATED))
+            pin = desired(container, self._snapshot())
+            self._keep(container.answer(pin, self._clock()))
+            return pin
+
+    def updated(self, container_id: str) -> None:
+        """The runtime has applied an update."""
+        with self._lock:
+            if container := self._containers.get(container_id):
+                self._keep(replace(container, pending=frozenset()))
+
+    def stop(self, container_id: str) -> list[Update]:
+        """Its processes are gone. What others get now."""
+        with self._lock:
+            self._containers.pop(container_id, None)
+            snapshot = self._snapshot()
+            return self._tell(self._changed(snapshot), snapshot)
+
+    def remove(self, container_id: str) -> None:
+        """The runtime has forgotten it."""
+        with self._lock:
+            self._containers.pop(container_id, None)
+
+    def run_pod(self, sandbox: str, uid: str) -> None:
+        """A pod has a sandbox."""
+        with self._lock:
+            self._pods.run(sandbox, uid)
+
+    def stop_pod(self, sandbox: str) -> None:
+        """A pod's sandbox has stopped."""
+        with self._lock:
+            self._pods.stop(sandbox)
+
+    def synchronize(
+        self, sights: Iterable[Sight], pods: Mapping[str, str], masks: Masks, *, afresh: bool
+    ) -> list[Update]:
+        """The runtime's whole list. What it is to change.
+
+        ``pods``: uids by sandbox. ``masks``: of all that are listed and ``known``. ``afresh``: after an absence,
+        so that what is not listed is not about to be.
+        """
+        with self._lock:
+            snapshot = self._snapshot()
+            self._pods.replace(pods)
+            self.synchronized = True
+            listed = [sight for sight in sights if sight.state in STAGES]
+            self._drop_unlisted({sight.id for sight in listed}, masks, afresh=afresh)
+            self._look(masks)
+            for sight in _by_seniority(listed, snapshot):
+                self._keep(self._listed(sight, masks.get(sight.id)))
+            return self._tell(self._unsettled(snapshot), snapshot)
+
+    # Questions
+
+    def in_the_way(self, sight: Sight) -> list[Container]:
+        """Containers that may, as far as is known, run on CPUs of this one's claims: worth a look."""
+        with self._lock:
+            snapshot = self._snapshot()
+            container = self._containers.get(sight.id)
+            if container is None:
+                uids = (key.removeprefix(VARIABLE) for key, _ in sight.variables)
+                entries = (snapshot.entries.get(uid) for uid in uids)
+                claims = {entry.uid: entry.cpuset for entry in entries if entry}
+                container = Container(sight, Stage.CREATING, frozenset(), claims)
+            return pins.in_the_way(container, self._containers.values(), snapshot)
+
+    def known(self) -> list[Container]:
+        """All containers that have not stopped."""
+        with self._lock:
+            return list(self._containers.values())
+
+    def unsettled(self) -> list[Container]:
+        """Those whose processes may run on other CPUs than they should, or may not on all they should."""
+        with self._lock:
+            snapshot = self._snapshot()
+            return [each for each in self._containers.values() if _is_unsettled(each, snapshot)]
+
+    def due(self) -> list[Container]:
+        """Those that must be told: what they get has changed, or what they were told was lost."""
+        with self._lock:
+            return self._due(self._snapshot())
+
+    def carries(self, uid: str) -> bool:
+        """Whether a container carries the claim. Before the first list any may."""
+        with self._lock:
+            return not self.synchronized or any(uid in each.claims for each in self._containers.values())
+
+    # What the reconciler does
+
+    def tell_due(self) -> list[Update]:
+        """What the runtime is to be told now, taken as told."""
+        with self._lock:
+            snapshot = self._snapshot()
+            return self._tell(self._due(snapshot), snapshot)
+
+    def looked(self, seen: Iterable[tuple[Container, frozenset[int] | None]]) -> None:
+        """Kernel's masks, with the containers as they were before they were read."""
+        with self._lock:
+            for before, cpus in seen:
+                now = self._containers.get(before.id)
+                if now is not None and cpus is not None:
+                    self._keep(now.looked(cpus, before.told_at))
+
+    def applied(self, updates: Iterable[Update]) -> None:
+        """The runtime says that it has applied them."""
+        with self._lock:
+            for update in updates:
+                if container := self._containers.get(update.container):
+                    self._keep(container.listed(update.pin.cpus))
+
+    def take_repaired(self) -> int:
+        """How many containers that were astray have been put right since the last time."""
+        with self._lock:
+            repaired, self._repaired = self._repaired, 0
+            return repaired
+
+    # Within the lock
+
+    def _keep(self, container: Container) -> None:
+        if container.astray and not _is_unsettled(container, self._snapshot()):
+            container = replace(container, astray=False)
+            self._repaired += 1
+        self._containers[container.id] = container
+
+    def _look(self, masks: Masks) -> None:
+        for container_id, cpus in masks.items():
+            container = self._containers.get(container_id)
+            if container is not None and cpus is not None:
+                self._keep(container.looked(cpus, container.told_at))
+
+    def _rival(self, entry: Entry, owner: Owner) -> Owner | None:
+        carriers = (each.owner for each in self._containers.values() if entry.uid in each.claims)
+        if other := next((each for each in carriers if each != owner), None):
+            return other
+        recorded = entry.owner
+        return recorded if recorded is not None and recorded != owner and not self._is_gone(recorded) else None
+
+    def _is_gone(self, owner: Owner) -> bool:
+        return self.synchronized and owner.pod_uid not in self._pods
+
+    def _remember_owner(self, container: Container, snapshot: Snapshot) -> None:
+        for entry in pins.held_by(container, snapshot):
+            if entry.owner != container.owner:
+                self.later.put(partial(self._own, entry.uid, container.owner))
+
+    def _known(self, sight: Sight, stage: Stage) -> Container:
+        """The container; one that was made while nobody told us is found as it is."""
+        return self._containers.get(sight.id) or self._found(sight, stage, None)
+
+    def _found(self, sight: Sight, stage: Stage, mask: frozenset[int] | None) -> Container:
+        snapshot = self._snapshot()
+        note = snapshot.node.online if sight.cpus is None else sight.cpus
+        may = note if stage < Stage.RUNNING else snapshot.node.online
+        container = Container(sight, stage, may if mask is None else mask)
+        running = stage is Stage.RUNNING
+        try:
+            container = replace(container, claims=pins.claims_of(sight, snapshot, self._rival, found=running))
+            self._remember_owner(container, snapshot)
+        except RefusedContainerError as error:
+            container = replace(container, refusal=str(error))
+            self.later.put(partial(log.warning, "runs as without a claim: %s", error))
+        astray = running and (note if mask is None else mask) != desired(container, snapshot).cpus
+        return replace(container, astray=astray)
+
+    def _listed(self, sight: Sight, mask: frozenset[int] | None) -> Container:
+        stage = STAGES[sight.state]
+        container = self._containers.get(sight.id)
+        if container is None:
+            return self._found(sight, stage, mask)
+        container = replace(container.reach_stage(stage), pending=frozenset())
+        return container if mask is not None or sight.cpus is None else container.listed(sight.cpus)
+
+    def _drop_unlisted(self, listed: set[str], masks: Masks, *, afresh: bool) -> None:
+        for container in list(self._containers.values()):
+            coming = container.stage is Stage.CREATING and not afresh
+            alive = coming or masks.get(container.id) is not None
+            if container.id not in listed and not alive:
+                del self._containers[container.id]
+
+    def _changed(self, snapshot: Snapshot) -> list[Container]:
+        """What gets something else than it was told. Those in creation would ignore it."""
+        tellable = (each for each in self._containers.values() if each.stage is not Stage.CREATING)
+        return [each for each in tellable if each.told != desired(each, snapshot)]
+
+    def _unsettled(self, snapshot: Snapshot) -> list[Container]:
+        """What the runtime must be told: what has changed, and what it was told and did not do."""
+        changed = {each.id: each for each in self._changed(snapshot)}
+        running = (each for each in self._containers.values() if each.stage is Stage.RUNNING)
+        lost = {each.id: each for each in running if _is_unsettled(each, snapshot)}
+        return list((changed | lost).values())
+
+    def _due(self, snapshot: Snapshot) -> list[Container]:
+        now = self._clock()
+        due = self._unsettled(snapshot)
+        return [each for each in due if each.told != desired(each, snapshot) or now - each.told_at > GRACE]
+
+    def _tell(self, containers: Iterable[Container], snapshot: Snapshot) -> list[Update]:
+        told = [(each, desired(each, snapshot)) for each in containers]
+        for container, pin in told:
+            self._keep(container.tell(pin, self._clock()))
+        return [Update(container.id, pin) for container, pin in told if pin.cpus]
+
+
+def _is_unsettled(container: Container, snapshot: Snapshot) -> bool:
+    pin = desired(container, snapshot)
+    return container.started and bool(pin.cpus) and container.reach != pin.cpus
+
+
+def _by_seniority(sights: Iterable[Sight], snapshot: Snapshot) -> list[Sight]:
+    """Owners of claims first, then the oldest: if two name a claim, the first is let have it."""
+    owners = {entry.owner for entry in snapshot.entries.values()}
+    return sorted(sights, key=lambda each: (each.owner not in owners, each.created_at, each.id))

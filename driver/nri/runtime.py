@@ -1,0 +1,163 @@
+"""The container runtime, as the rest of the driver sees it: connected for ever, masks kept as the ledger says."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from driver.conditions import Conditions
+from driver.ledger.entry import Owner, Snapshot
+from driver.names import DRIVER
+from driver.nri.listing import ReadMask
+from driver.nri.plugin import Plugin
+from driver.nri.reconcile import Reconciler
+from driver.nri.registry import Registry
+from driver.nri.session import INDEX, TURN, relay, session
+from driver.nri.static_manager import StaticManager
+from driver.nri.ttrpc import Connection
+from driver.ports import Observer
+from driver.protos import nri_pb2 as nri
+from models import CpusatError
+
+log = logging.getLogger(__name__)
+
+AWAY_AFTER = 5.0
+"""Seconds without the runtime after which new claims are refused."""
+
+FIRST_RETRY, LAST_RETRY = 0.1, 5.0
+RELIST_AFTER = 1.0
+DIRECT_SINCE = (0, 12, 1)
+"""NRI's version from which updates out of the blue are safe. Before, they deadlock containerd (its #13733)."""
+
+DIRECT_TIMEOUT = 10.0
+
+
+class NRIRuntime:
+    """Implements ``driver.ports.Runtime``.
+
+    ``snapshot``: the ledger's, now. ``own``: told which container carries a claim, from a thread of ours.
+    ``kernel``: reads masks. At ``stop`` all masks stay as they are.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        snapshot: Callable[[], Snapshot],
+        own: Callable[[str, Owner], None],
+        conditions: Conditions,
+        observer: Observer,
+        kernel: ReadMask,
+    ) -> None:
+        self._path, self._conditions, self._kernel = path, conditions, kernel
+        self._registry = Registry(snapshot, own)
+        self._manager = StaticManager(conditions)
+        self._reconciler = Reconciler(self._registry, kernel, observer, self._tell, self._after_round)
+        self._stopping, self._here = threading.Event(), threading.Event()
+        self._round = threading.Condition()
+        self._direct: Connection | None = None
+        self._away_since, self._why = time.monotonic(), "not connected yet"
+        self._thread = threading.Thread(target=self._keep_connected, name="nri", daemon=True)
+
+    def start(self) -> None:
+        """Connect, and go on for ever. Returns at once; see ``wait``."""
+        self._away_since = time.monotonic()
+        self._reconciler.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the runtime."""
+        self._stopping.set()
+        self._reconciler.stop()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the runtime's list, at most so many seconds. Whether it has come."""
+        return self._here.wait(timeout)
+
+    def changed(self) -> None:
+        """The ledger has a new snapshot."""
+        self._reconciler.changed()
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until the masks of all containers with processes are confirmed to be as the ledger says.
+
+        One that is created and not started is left out: it is looked at before its first process runs.
+        """
+        self._reconciler.wake()
+        with self._round:
+            return self._round.wait_for(self._is_settled, timeout)
+
+    def carries(self, uid: str) -> bool:
+        """Whether a container that has not stopped carries the claim. Before the first list any may."""
+        return self._registry.carries(uid)
+
+    def _is_settled(self) -> bool:
+        return self._here.is_set() and not self._registry.unsettled()
+
+    def _after_round(self) -> None:
+        self._manager.look()
+        with self._round:
+            self._round.notify_all()
+
+    def _tell(self, relist: bool) -> None:
+        if not self._here.is_set():
+            return
+        if self._direct is None or relist:
+            relay(self._path, self._registry, self._kernel, self._stopping)
+            return
+        updates = self._registry.tell_due()
+        request = nri.UpdateContainersRequest(update=[each.message(ignore_failure=False) for each in updates])
+        reply = self._direct.call("UpdateContainers", request, DIRECT_TIMEOUT)
+        failed = {each.container_id for each in nri.UpdateContainersResponse.FromString(reply).failed}
+        self._registry.applied(each for each in updates if each.container not in failed)
+
+    def _keep_connected(self) -> None:
+        retry = FIRST_RETRY
+        while not self._stopping.is_set():
+            try:
+                self._serve()
+                retry = FIRST_RETRY
+            except (OSError, CpusatError) as error:
+                self._why = str(error) or type(error).__name__
+                retry = min(2 * retry, LAST_RETRY)
+            self._judge()
+            self._stopping.wait(retry)
+
+    def _serve(self) -> None:
+        plugin = Plugin(self._registry, self._kernel, self._manager, self._reconciler.wake)
+        with session(self._path, DRIVER, INDEX, plugin, self._stopping) as connection:
+            end = time.monotonic() + TURN
+            while not (plugin.listing.done.wait(0.1) or connection.ended.is_set() or self._stopping.is_set()):
+                self._judge()
+                if time.monotonic() > end:
+                    raise TimeoutError(f"the runtime has sent no list for {TURN:.0f} s")
+            if plugin.listing.done.is_set():
+                self._come(plugin, connection)
+            while not (connection.ended.wait(0.2) or self._stopping.is_set()):
+                pass
+        self._leave(connection.why)
+
+    def _come(self, plugin: Plugin, connection: Connection) -> None:
+        log.info("connected to the runtime at %s", self._path)
+        self._direct = connection if plugin.nri_version >= DIRECT_SINCE else None
+        self._here.set()
+        self._conditions.clear("NRIAway")
+        self._reconciler.relist(RELIST_AFTER)
+        self._reconciler.changed()
+
+    def _leave(self, why: str) -> None:
+        self._why = why
+        if self._here.is_set():
+            self._here.clear()
+            self._direct, self._away_since = None, time.monotonic()
+            log.warning("no longer connected to the runtime: %s", why)
+
+    def _judge(self) -> None:
+        if not self._here.is_set() and time.monotonic() > self._away_since + AWAY_AFTER:
+            self._conditions.set(
+                "NRIAway",
+                f"the container runtime's NRI at {self._path} does not answer ({self._why}); "
+                "check that it runs and that NRI is enabled in its configuration",
+            )

@@ -1,0 +1,116 @@
+"""Connections to the runtime: the lasting one, and short ones that bring changes to it."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from driver.names import DRIVER
+from driver.nri.container import Container
+from driver.nri.listing import Listing, ReadMask
+from driver.nri.mux import PATIENCE
+from driver.nri.registry import Registry
+from driver.nri.ttrpc import Answer, Connection
+from driver.protos import nri_pb2 as nri
+
+log = logging.getLogger(__name__)
+
+SHORT_NAME = f"{DRIVER}-sync"
+INDEX, SHORT_INDEX = "10", "99"
+"""Where plugins stand in the runtime's order of asking them: exactly two digits."""
+
+TURN = 60.0
+"""Seconds to wait for our turn. The runtime lets plugins in one after the other, and while a container takes its
+time to stop gracefully, newer ones let in nobody (containerd #14083)."""
+
+LONG = 3.0
+HOLD_SEEN, HOLD_UNSEEN = 1.0, 0.5
+"""Seconds that a short connection is held open: at most where the kernel's masks can be read, always where not.
+One that is closed at once loses updates."""
+
+GLANCE = 0.02
+
+
+@contextmanager
+def session(path: Path, name: str, index: str, answer: Answer, stopping: threading.Event) -> Iterator[Connection]:
+    """A connection that is registered. Raises ``OSError``, ``TimeoutError`` or ``CallError``."""
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(PATIENCE)
+        sock.connect(str(path))
+    except BaseException:
+        sock.close()
+        raise
+    connection = Connection(sock, answer)
+    try:
+        _register(connection, name, index, stopping)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _register(connection: Connection, name: str, index: str, stopping: threading.Event) -> None:
+    reply = connection.begin("RegisterPlugin", nri.RegisterPluginRequest(plugin_name=name, plugin_idx=index))
+    end = time.monotonic() + TURN
+    while not stopping.is_set() and time.monotonic() < end:
+        if wait([reply], GLANCE).done:
+            reply.result()
+            return
+    raise TimeoutError("the driver stops" if stopping.is_set() else f"not registered within {TURN:.0f} s")
+
+
+def look(registry: Registry, kernel: ReadMask, containers: list[Container]) -> None:
+    """Read the kernel's masks of containers."""
+    registry.looked((each, kernel(each.sight.cgroup)) for each in containers)
+
+
+def relay(path: Path, registry: Registry, kernel: ReadMask, stopping: threading.Event) -> None:
+    """Bring changes to the runtime by a second connection: its list, and the reply to it with the updates.
+
+    Ends when the kernel has confirmed them, or after a second at most. Raises as ``session`` does.
+    """
+    listing = Listing(registry, kernel, afresh=False)
+    answers: dict[str, Callable[[bytes], Message]] = {
+        "Configure": lambda _: nri.ConfigureResponse(events=1 << (nri.POST_UPDATE_CONTAINER - 1)),
+        "Synchronize": listing.take,
+    }
+    with session(
+        path, SHORT_NAME, SHORT_INDEX, lambda method, payload: answers.get(method, _empty)(payload), stopping
+    ) as connection:
+        _await_turn(listing, connection, stopping)
+        _hold(registry, kernel, stopping)
+
+
+def _empty(_: bytes) -> nri.Empty:
+    return nri.Empty()
+
+
+def _await_turn(listing: Listing, connection: Connection, stopping: threading.Event) -> None:
+    begun, warned = time.monotonic(), False
+    while not listing.done.wait(GLANCE):
+        waited = time.monotonic() - begun
+        if connection.ended.is_set() or stopping.is_set():
+            raise ConnectionError(connection.why or "the driver stops")
+        if waited > TURN:
+            raise TimeoutError(f"the runtime has sent no list for {TURN:.0f} s")
+        if waited > LONG and not warned:
+            log.warning("the runtime keeps changes of masks waiting; a container that stops slowly may be why")
+            warned = True
+
+
+def _hold(registry: Registry, kernel: ReadMask, stopping: threading.Event) -> None:
+    begun = time.monotonic()
+    while containers := registry.unsettled():
+        held = time.monotonic() - begun
+        masks = [(each, kernel(each.sight.cgroup)) for each in containers]
+        registry.looked(masks)
+        unseen = any(cpus is None for _, cpus in masks)
+        if stopping.is_set() or held > (HOLD_UNSEEN if unseen else HOLD_SEEN):
+            return
+        time.sleep(GLANCE)

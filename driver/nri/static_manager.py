@@ -1,0 +1,40 @@
+"""The kubelet's static CPU manager beside us: seen by its updates, for its own state is none of our business."""
+
+import time
+from collections.abc import Callable
+
+from driver.conditions import Conditions
+from driver.nri.sight import Sight
+from models import format_cpuset
+
+CONTAINERS, TWICE_WITHIN = 3, 60.0
+"""So many containers, or two updates of one within so many seconds, are no accident."""
+
+QUIET = 300.0
+"""Seconds without such an update after which it is gone."""
+
+
+class StaticManager:
+    """Counts updates that would give a container other CPUs than ours. Called by one thread at a time."""
+
+    def __init__(self, conditions: Conditions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._conditions, self._clock = conditions, clock
+        self._last: dict[str, float] = {}
+
+    def noticed(self, sight: Sight, cpus: frozenset[int]) -> None:
+        """Somebody wants the container on these CPUs."""
+        now = self._clock()
+        before = self._last.get(sight.id, now - TWICE_WITHIN - 1)
+        self._last = {name: when for name, when in self._last.items() if now - when < QUIET} | {sight.id: now}
+        if len(self._last) >= CONTAINERS or now - before <= TWICE_WITHIN:
+            self._conditions.set(
+                "StaticCPUManager",
+                f"somebody else sets CPUs of containers (last: {sight} to {format_cpuset(cpus)}); our masks "
+                "are put back each time; run the kubelet with cpuManagerPolicy: none",
+            )
+
+    def look(self) -> None:
+        """Take it back after a quiet time."""
+        if self._last and self._clock() - max(self._last.values()) >= QUIET:
+            self._last = {}
+            self._conditions.clear("StaticCPUManager")

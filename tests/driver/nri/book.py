@@ -1,0 +1,32 @@
+"""A ledger in memory, for tests of what reads snapshots."""
+
+from types import MappingProxyType
+
+from driver.ledger.entry import Entry, Owner, Snapshot
+from driver.node import NodeCPUs
+
+
+class Book:
+    """``snapshot`` is replaced at every change, as the real ledger's is."""
+
+    def __init__(self, cpus=range(16), reserved=(0,)):
+        self.node = NodeCPUs(frozenset(cpus), frozenset(reserved))
+        self.snapshot = Snapshot(self.node, MappingProxyType({}))
+
+    def hold(self, uid, cpus, pods=("pod-a",), **more):
+        """A claim that holds CPUs."""
+        self._put(Entry(uid=uid, cpuset=frozenset(cpus), pods=frozenset(pods), **more))
+
+    def forget(self, uid):
+        """The claim is gone."""
+        kept = {name: entry for name, entry in self.snapshot.entries.items() if name != uid}
+        self.snapshot = Snapshot(self.node, MappingProxyType(kept))
+
+    def own(self, uid, owner: Owner):
+        """Remember who carries it."""
+        if uid in self.snapshot.entries:
+            self._put(self.snapshot.entries[uid].model_copy(update={"owner": owner}))
+
+    def _put(self, entry):
+        entries = {**self.snapshot.entries, entry.uid: entry}
+        self.snapshot = Snapshot(self.node, MappingProxyType(entries))
