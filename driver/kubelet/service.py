@@ -1,0 +1,161 @@
+"""The DRA service that the kubelet calls, v1 and v1beta1: claims in, devices or an error for each of them out."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+import grpc
+
+from driver.errors import RefusedError
+from driver.kubelet.handlers import service, unary
+from driver.ledger.entry import Entry, Grant
+from driver.logs import about
+from driver.names import base, cdi_id, is_uid
+from driver.ports import ClaimRef
+from driver.protos import dra_pb2 as dra
+
+if TYPE_CHECKING:
+    from driver.kubelet.handlers import Handler
+
+log = logging.getLogger(__name__)
+
+Version = Literal["v1", "v1beta1"]
+VERSIONS: tuple[Version, ...] = ("v1", "v1beta1")
+Reply = TypeVar("Reply", dra.NodePrepareResourceResponse, dra.NodeUnprepareResourceResponse)
+
+MOST_CLAIMS = 1024
+"""Of one call. A pod has at most a few dozen."""
+
+AT_ONCE = 32
+"""Claims that are worked on at the same time, over all calls."""
+
+LONGEST_ERROR = 4000
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAMESPACE = re.compile(_LABEL, re.ASCII)
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
+
+
+class Prepares(Protocol):
+    """``driver.prepare.Preparer``."""
+
+    def prepare(self, ref: ClaimRef) -> Entry:
+        """The claim's CPUs and grants. Raises ``RefusedError``."""
+
+    def unprepare(self, ref: ClaimRef) -> None:
+        """Free them. Raises ``RefusedError``."""
+
+
+class DRAService:
+    """Answers NodePrepareResources and NodeUnprepareResources.
+
+    Each claim succeeds or fails for itself; a call fails only if it is none.
+    """
+
+    def __init__(self, preparer: Prepares) -> None:
+        self._preparer = preparer
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="claim")
+
+    def close(self) -> None:
+        """Take no more claims, and wait for those at work."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def handlers(self) -> "list[Handler]":
+        """One per version."""
+        return [self._handler(version) for version in VERSIONS]
+
+    def prepare(
+        self, version: Version, request: dra.NodePrepareResourcesRequest, context: grpc.ServicerContext
+    ) -> dra.NodePrepareResourcesResponse:
+        """Prepare all claims of the call."""
+
+        def one(ref: ClaimRef) -> dra.NodePrepareResourceResponse:
+            entry = self._preparer.prepare(ref)
+            devices = [_device(entry, grant, version) for grant in entry.grants]
+            return dra.NodePrepareResourceResponse(devices=devices)
+
+        replies = self._each(request.claims, context, one, dra.NodePrepareResourceResponse)
+        return dra.NodePrepareResourcesResponse(claims=replies)
+
+    def unprepare(
+        self, request: dra.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
+    ) -> dra.NodeUnprepareResourcesResponse:
+        """Unprepare all claims of the call."""
+
+        def one(ref: ClaimRef) -> dra.NodeUnprepareResourceResponse:
+            self._preparer.unprepare(ref)
+            return dra.NodeUnprepareResourceResponse()
+
+        replies = self._each(request.claims, context, one, dra.NodeUnprepareResourceResponse)
+        return dra.NodeUnprepareResourcesResponse(claims=replies)
+
+    def _handler(self, version: Version) -> "Handler":
+        prepare = partial(self.prepare, version)
+        methods = {
+            "NodePrepareResources": unary(
+                prepare, dra.NodePrepareResourcesRequest, dra.NodePrepareResourcesResponse
+            ),
+            "NodeUnprepareResources": unary(
+                self.unprepare, dra.NodeUnprepareResourcesRequest, dra.NodeUnprepareResourcesResponse
+            ),
+        }
+        return service(f"k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin", methods)
+
+    def _each(
+        self,
+        claims: Iterable[dra.Claim],
+        context: grpc.ServicerContext,
+        one: Callable[[ClaimRef], Reply],
+        reply: type[Reply],
+    ) -> dict[str, Reply]:
+        """The reply for each uid that was asked for; all claims at once, as far as there are threads."""
+        refs = {each.uid: ClaimRef(each.uid, each.namespace, each.name) for each in claims}
+        if len(refs) > MOST_CLAIMS:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"more than {MOST_CLAIMS} claims in one call")
+
+        def answer(ref: ClaimRef) -> Reply:
+            if not context.is_active():
+                return reply(error="the kubelet has not waited for it")
+            return _guarded(ref, one, reply)
+
+        return dict(zip(refs, self._pool.map(answer, refs.values()), strict=True))
+
+
+def _guarded(ref: ClaimRef, one: Callable[[ClaimRef], Reply], reply: type[Reply]) -> Reply:
+    """The claim's own reply, whatever goes wrong with it."""
+    if wrong := misnamed(ref):
+        return reply(error=f"BadClaim: {wrong}")
+    with about(ref):
+        try:
+            return one(ref)
+        except RefusedError as error:
+            return reply(error=str(error)[:LONGEST_ERROR])
+        except Exception:
+            log.exception("a defect")
+            return reply(error="Defect: see the log of the driver")
+
+
+def misnamed(ref: ClaimRef) -> str | None:
+    """Why these cannot be the names of a claim. They become parts of paths and URLs."""
+    if not is_uid(ref.uid):
+        return f"{ref.uid[:80]!r} is no uid"
+    if not _NAMESPACE.fullmatch(ref.namespace):
+        return f"{ref.namespace[:80]!r} is no namespace"
+    if not _NAME.fullmatch(ref.name):
+        return f"{ref.name[:80]!r} is no name of a claim"
+    return None
+
+
+def _device(entry: Entry, grant: Grant, version: Version) -> dra.Device:
+    device = dra.Device(
+        request_names=[base(grant.request)],
+        pool_name=grant.pool,
+        device_name=grant.device,
+        cdi_device_ids=[cdi_id(entry.uid)],
+    )
+    if version == "v1" and grant.share_id is not None:
+        device.share_id = grant.share_id
+    return device
