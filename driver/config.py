@@ -1,63 +1,139 @@
-"""The driver's configuration: one flat YAML file, and the command's flags over it."""
+"""The driver's configuration: one flat YAML file, and the command's flags over it.
+
+Names and defaults of what dra-driver-cpu has too are its own (``docs/user/configuration.md`` there).
+"""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, Field, StrictBool, ValidationError
+from pydantic import AfterValidator, AliasChoices, Field, StrictBool, ValidationError, model_validator
 
+from driver.names import DRIVER
 from driver.options import Options
-from models import BadInputError, CPUSet
+from models import BadInputError, CPUSet, Request
+from solver.cli.yaml_text import parse_yaml
+from topologies.readers.text import read_file
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Host and port of ``:8080``, ``127.0.0.1:8080`` or ``[::]:8080``; no host is all. Raises ``ValueError``."""
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or (":" in bare and bare == host):
+        raise ValueError(f"{text[:80]!r} is no address such as :8080, 127.0.0.1:8080 or [::]:8080")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError(f"{port[:80]!r} is no port from 0 to 65535")
+    return bare, int(port)
+
+
+def _is_address(text: str) -> str:
+    read_address(text)
+    return text
+
+
+def _is_absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError(f"{str(path)!r} is not an absolute path")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_is_absolute)]
+NodeName = Annotated[str, Field(max_length=253, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")]
+"""As Kubernetes has them, or empty."""
 
 
 class Config(Options):
     """All that can be configured; the placement options are the defaults of every claim.
 
-    The first seven fields are those of dra-driver-cpu. ``machine_allocation``: who chooses the CPUs when the
-    whole machine is one device: this driver, or an external scheduler by a cpuset in the claim.
-    ``solver_time_limit``: seconds. ``min_shared_cpus``: CPUs that always stay in the shared pool, by default 1
-    if none are reserved, else 0.
+    The first eight fields are those of dra-driver-cpu. ``sysfs_overlay``: a YAML file of ``/sys`` paths and what
+    to read there instead (``driver.overlay``). ``machine_allocation``: who chooses the CPUs when the whole
+    machine is one device: this driver, or an external scheduler by a cpuset in the claim.
+    ``solver_time_limit``: seconds; with 0 greedy alone answers. ``min_shared_cpus``: CPUs that always stay in
+    the shared pool, by default 1 if none are reserved, else 0.
     """
 
+    api_version: Literal["v1alpha1"] = "v1alpha1"
     cpu_device_mode: Literal["grouped", "individual"] = "grouped"
     group_by: Literal["numanode", "socket", "machine"] = "numanode"
     reserved_cpus: CPUSet = Field(default=frozenset(), validation_alias=AliasChoices("reservedCPUs"))
-    hostname_override: str = ""
+    hostname_override: NodeName = ""
     kubeconfig: str = ""
     publish_node_allocatable_resource_mapping: StrictBool = False
     sysfs_overlay: str = ""
     machine_allocation: Literal["auto", "external"] = "auto"
-    solver_time_limit: Annotated[float, Field(ge=0, le=20)] = 2.0
+    solver_time_limit: Annotated[float, Field(ge=0, le=20, strict=True, allow_inf_nan=False)] = 2.0
     min_shared_cpus: Annotated[int, Field(ge=0, strict=True)] | None = Field(
         default=None, validation_alias=AliasChoices("minSharedCPUs")
     )
-    bind_address: str = ":8080"
+    bind_address: Annotated[str, AfterValidator(_is_address)] = ":8080"
     expose_pcie_roots: StrictBool = Field(default=False, validation_alias=AliasChoices("exposePCIeRoots"))
-    kubelet_root_dir: Path = Path("/var/lib/kubelet")
-    cdi_dir: Path = Path("/var/run/cdi")
-    nri_socket: Path = Path("/var/run/nri/nri.sock")
-    cgroup_root: Path = Path("/sys/fs/cgroup")
+    kubelet_root_dir: AbsolutePath = Path("/var/lib/kubelet")
+    cdi_dir: AbsolutePath = Path("/var/run/cdi")
+    nri_socket: AbsolutePath = Path("/var/run/nri/nri.sock")
+    cgroup_root: AbsolutePath = Path("/sys/fs/cgroup")
 
     @property
     def defaults(self) -> Options:
         """The placement options alone."""
         return Options.model_construct(**{name: getattr(self, name) for name in Options.model_fields})
 
+    @property
+    def plugin_dir(self) -> Path:
+        """The driver's own folder in the kubelet's."""
+        return self.kubelet_root_dir / "plugins" / DRIVER
+
+    @property
+    def ledger_dir(self) -> Path:
+        """Where the ledger has its files."""
+        return self.plugin_dir / "ledger"
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> Self:
+        if self.machine_allocation == "external" and (self.cpu_device_mode, self.group_by) != (
+            "grouped",
+            "machine",
+        ):
+            raise ValueError("machineAllocation: external needs cpuDeviceMode: grouped and groupBy: machine")
+        if self.defaults.for_request() and self.cpu_device_mode == "individual":
+            raise ValueError(
+                "with cpuDeviceMode: individual the scheduler chooses the CPUs; leave placement options out"
+            )
+        _check_defaults(self.defaults)
+        return self
+
+
+def _check_defaults(defaults: Options) -> None:
+    """Raise ``ValueError`` on options that contradict each other: no claim could be placed with them."""
+    try:
+        Request(cpus=1, **defaults.for_request())
+    except ValidationError as error:
+        raise ValueError(BadInputError.from_pydantic(error).reason) from None
+
 
 def read_config(file: Path | None, **flags: object) -> Config:
-    """The configuration of a YAML file under the flags that are given (by field name). Raises
-    ``BadInputError`` with file, place and reason."""
-    from solver.cli.yaml_text import parse_yaml
-    from topologies.readers.text import read_file
+    """The configuration of a YAML file, under the flags that are given by field name and not ``None``.
 
-    name = "" if file is None else str(file)
+    Raises ``BadInputError`` with the file or the flag, the place and the reason.
+    """
+    config = Config() if file is None else _read_file(file)
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        document = {} if file is None else parse_yaml(read_file(file)) or {}
-        if not isinstance(document, dict):
-            raise BadInputError("is no mapping of settings")
-        settings = Config.model_validate(document).model_dump(exclude_unset=True)
-        given = {key: value for key, value in flags.items() if value is not None}
-        return Config.model_validate({**settings, **given}, by_name=True)
+        set_there = config.model_dump(exclude_unset=True)
+        return Config.model_validate({**set_there, **given}, by_name=True)
     except ValidationError as error:
-        raise BadInputError.from_pydantic(error, file=name) from None
+        bad = BadInputError.from_pydantic(error)
+        place = f"--{bad.place.replace('_', '-')}" if bad.place in given else bad.place
+        raise BadInputError(bad.reason, place=place) from None
+
+
+def _read_file(file: Path) -> Config:
+    try:
+        document = parse_yaml(read_file(file))
+        document = {} if document is None else document
+        if not isinstance(document, dict):
+            raise BadInputError("is not a mapping of settings such as 'groupBy: socket'")
+        return Config.model_validate(document)
+    except ValidationError as error:
+        raise BadInputError.from_pydantic(error, file=str(file)) from None
     except BadInputError as error:
-        raise error.within(name) from None
+        raise error.within(str(file)) from None

@@ -1,0 +1,134 @@
+"""``cpusat-driver state``: who holds which CPUs, from the ledger on disk, whether the driver runs or not."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from driver.cli.run import CONFIG
+from driver.config import read_config
+from driver.ledger.entry import Entry
+from driver.ledger.files import QUARANTINE
+from models import BadInputError, Topology, format_cpuset
+from solver.cli.machine import overlaid
+from solver.cli.options import SOURCE
+from solver.cli.streams import say
+from topologies.load import load
+from topologies.readers.text import read_file
+
+PARAMS = (
+    CONFIG,
+    click.Option(
+        ["--ledger"],
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The folder of the ledger.  [default: in the kubelet's folder of the driver]",
+    ),
+    click.Option(["--topology"], metavar="SOURCE", default="host", show_default=True, help="The machine."),
+    click.Option(["--output"], type=click.Choice(["table", "json"]), default="table", show_default=True),
+)
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a ledger's folder says: its entries, and why files that look like entries are none."""
+
+    entries: Sequence[Entry] = ()
+    unreadable: Sequence[BadInputError] = ()
+
+    @property
+    def held(self) -> frozenset[int]:
+        """CPUs of all entries."""
+        return frozenset[int]().union(*(entry.cpuset for entry in self.entries))
+
+
+def read_holdings(folder: Path) -> Holdings:
+    """The ledger in the folder, as it is now. Nothing is changed, locked or repaired."""
+    if not folder.is_dir():
+        raise BadInputError("is no folder: has the driver ever run here? --ledger names another", file=str(folder))
+    entries: list[Entry] = []
+    unreadable: list[BadInputError] = []
+    for file in sorted(file for file in folder.glob("*.json") if file.is_file()):
+        try:
+            entries.append(Entry.model_validate_json(read_file(file)))
+        except ValidationError as error:
+            unreadable.append(BadInputError.from_pydantic(error, file=str(file)))
+        except BadInputError as error:
+            if file.exists():
+                unreadable.append(error)
+    aside = [BadInputError("is in quarantine", file=str(file)) for file in sorted(folder.glob(f"{QUARANTINE}/*"))]
+    return Holdings(sorted(entries, key=title), [*unreadable, *aside])
+
+
+def title(entry: Entry) -> str:
+    """The claim as people know it."""
+    return f"{entry.namespace}/{entry.name}" if entry.name else entry.uid
+
+
+def state(config: Path | None, ledger: Path | None, topology: str, output: str) -> None:
+    """Show who holds which CPUs."""
+    settings = read_config(config)
+    folder = ledger or settings.ledger_dir
+    machine = overlaid(load(topology), format_cpuset(settings.reserved_cpus) or None, ())
+    holdings = read_holdings(folder)
+    if output == "json":
+        say(json.dumps(as_document(machine, holdings), indent=2))
+    else:
+        show(machine, holdings)
+
+
+def as_document(machine: Topology, holdings: Holdings) -> dict[str, Any]:
+    """The state as plain values, CPUs as kernel lists."""
+    return {
+        "machine": machine.name,
+        "reserved": format_cpuset(machine.reserved),
+        "free": format_cpuset(machine.allocatable - holdings.held),
+        "claims": [
+            {
+                **entry.model_dump(mode="json", include={"uid", "namespace", "name", "cpuset", "mems", "adopted"}),
+                "numa_nodes": numa_nodes(machine, entry),
+                "engine": entry.engine,
+                "pods": sorted(entry.pods),
+                "owner": entry.owner and entry.owner.model_dump(),
+            }
+            for entry in holdings.entries
+        ],
+        "unreadable": [{"file": error.file, "reason": error.reason} for error in holdings.unreadable],
+    }
+
+
+def numa_nodes(machine: Topology, entry: Entry) -> str:
+    """NUMA nodes of the claim's CPUs, as a kernel list."""
+    return format_cpuset({cpu.numa for cpu in machine.cpus if cpu.cpu in entry.cpuset and cpu.numa is not None})
+
+
+def carriers(entry: Entry) -> tuple[Sequence[str], str]:
+    """Uid of the pod that carries the claim, and its container; while none does, of the pods that may."""
+    return ([entry.owner.pod_uid], entry.owner.container) if entry.owner else (sorted(entry.pods), "-")
+
+
+def show(machine: Topology, holdings: Holdings) -> None:
+    """Draw the machine, and list the claims below it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from solver.cli.cpu_list import CPUList
+    from solver.cli.draw import Drawing, plain
+    from solver.cli.terminal import render
+
+    owners = {cpu: f"held by {title(entry)}" for entry in holdings.entries for cpu in sorted(entry.cpuset)}
+    table = Table("claim", "pod", "container", "CPUs", "NUMA nodes", "engine", box=None, padding=(0, 2, 0, 0))
+    for entry in holdings.entries:
+        pods, container = carriers(entry)
+        engine = "adopted" if entry.adopted else entry.engine or "given"
+        words = [Text(plain(word)) for word in (title(entry), ", ".join(pods) or "-", container)]
+        table.add_row(*words, CPUList(entry.cpuset), numa_nodes(machine, entry) or "-", engine)
+    bad = [Text(plain(f"cannot be read: {error}"), "red") for error in holdings.unreadable]
+    render(Drawing(machine, owners), "", table if holdings.entries else "no claim holds CPUs", *bad)
+
+
+command = click.Command("state", callback=state, params=list(PARAMS), help=state.__doc__, epilog=SOURCE)

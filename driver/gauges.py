@@ -1,0 +1,109 @@
+"""Gauges computed from the ledger when Prometheus asks: CPUs, how claims lie, what is left, what is wrong."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, get_args
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from driver.conditions import Condition, Conditions
+from driver.ledger.entry import Entry, Snapshot
+from driver.metrics import PREFIX
+from models import Topology, to_mask
+from solver.score import Scorer
+
+
+class Gauges(Collector):
+    """Register it with ``Metrics.registry``. ``snapshot`` is called at each scrape."""
+
+    def __init__(self, topology: Topology, snapshot: Callable[[], Snapshot], conditions: Conditions) -> None:
+        self._machine, self._snapshot, self._conditions = Scorer(topology), snapshot, conditions
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Nothing: registering must not read the ledger."""
+        return ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All gauges."""
+        snapshot = self._snapshot()
+        yield from _cpus(snapshot)
+        yield from _alignment(self._machine, snapshot)
+        yield from _fragmentation(self._machine, snapshot)
+        yield self._current_conditions()
+
+    def _current_conditions(self) -> GaugeMetricFamily:
+        current = self._conditions.current()
+        values = {(name,): int(name in current) for name in get_args(Condition)}
+        return _gauge("condition", "Whether it keeps new claims from being prepared.", values, "condition")
+
+
+def _cpus(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
+    allocated = frozenset[int]().union(*(entry.cpuset for entry in snapshot.entries.values()))
+    for name, text, cpus in (
+        ("allocated", "CPUs that claims hold.", allocated),
+        ("free", "CPUs that a claim could get.", snapshot.free),
+        ("reserved", "CPUs kept for the system.", snapshot.node.reserved),
+        ("shared", "CPUs that containers without a claim run on.", snapshot.pool),
+        ("quarantined", "CPUs that ledger files which cannot be read keep from everyone.", snapshot.quarantined),
+    ):
+        yield _gauge(f"cpus_{name}", text, {(): len(cpus)})
+
+
+def _alignment(machine: Scorer, snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
+    entries = snapshot.entries.values()
+    placed = [(entry, _span(machine.numa_nodes, entry), _span(machine.sockets, entry)) for entry in entries]
+    nodes = Counter((_policy(entry), str(numa_nodes)) for entry, numa_nodes, _ in placed)
+    sockets = Counter((_policy(entry), str(sockets)) for entry, _, sockets in placed)
+    fewest = _fewest([(node & machine.allocatable).bit_count() for node in machine.numa_nodes])
+    aligned = Counter({(_policy(entry),): 0 for entry in entries})
+    aligned.update((_policy(entry),) for entry, span, _ in placed if span <= fewest(len(entry.cpuset)))
+    text = "Live claims by how many {} they span; policy 'given' where others chose the CPUs."
+    yield _gauge("claims", text.format("NUMA nodes"), nodes, "policy", "numa_nodes")
+    yield _gauge("claims_by_sockets", text.format("sockets"), sockets, "policy", "sockets")
+    text = "Live claims on as few NUMA nodes as they would span on an empty machine."
+    yield _gauge("claims_on_fewest_numa_nodes", text, aligned, "policy")
+
+
+def _policy(entry: Entry) -> str:
+    policies = {allocation.policy for allocation in entry.allocations}
+    return "given" if not policies else "distributed" if "distributed" in policies else "packed"
+
+
+def _span(domains: Sequence[int], entry: Entry) -> int:
+    mask = to_mask(entry.cpuset)
+    return sum(1 for domain in domains if domain & mask)
+
+
+def _fewest(sizes: Sequence[int]) -> Callable[[int], int]:
+    """On how many NUMA nodes of these sizes so many CPUs fit."""
+    fitting = list(accumulate(sorted(sizes, reverse=True)))
+    return lambda cpus: 1 + sum(1 for size in fitting if size < cpus)
+
+
+def _fragmentation(machine: Scorer, snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
+    free = to_mask(snapshot.free)
+    nodes = [node & machine.allocatable for node in machine.numa_nodes]
+    for name, text, value in (
+        ("free_whole_cores", "Cores all of whose CPUs are free.", _whole(machine.cores, free)),
+        ("free_whole_numa_nodes", "NUMA nodes all of whose allocatable CPUs are free.", _whole(nodes, free)),
+        (
+            "largest_claim_in_numa_node",
+            "CPUs of the largest claim that still fits into one NUMA node.",
+            max((node & free).bit_count() for node in nodes),
+        ),
+    ):
+        yield _gauge(name, text, {(): value})
+
+
+def _whole(domains: Iterable[int], free: int) -> int:
+    return sum(1 for domain in domains if domain and domain & ~free == 0)
+
+
+def _gauge(name: str, text: str, values: Mapping[Any, int], *labels: str) -> GaugeMetricFamily:
+    """A gauge whose values are by tuples of its labels' values."""
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family

@@ -1,0 +1,126 @@
+"""``cpusat-driver state`` on ledgers on disk."""
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from driver.cli import main
+from driver.ledger.entry import Entry, Owner
+from driver.ledger.files import Files
+
+MACHINE = "socket:2 numa:2 l3:1 core:4 cpu:2"
+ENTRIES = (
+    Entry(
+        uid="0a1b-web",
+        namespace="default",
+        name="web",
+        cpuset="2-5",
+        mems="0-1",
+        pods=["pod-2", "pod-1"],
+        owner=Owner(pod_uid="pod-1", container="nginx"),
+        engine="cpsat",
+    ),
+    Entry(uid="0a1b-old", cpuset="8-9", adopted=True),
+    Entry(uid="0a1b-set", namespace="batch", name="job", cpuset="31", pods=["pod-4", "pod-3"]),
+)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    folder = tmp_path / "ledger"
+    files = Files(folder)
+    files.read()
+    for entry in ENTRIES:
+        files.write(entry)
+    return folder
+
+
+def state(*line):
+    return CliRunner().invoke(main, ["state", "--topology", MACHINE, *map(str, line)], prog_name="cpusat-driver")
+
+
+def contents(folder):
+    return {path: path.stat().st_mtime_ns for path in [folder, *folder.rglob("*")]}
+
+
+def test_the_table_says_who_holds_what(ledger):
+    result = state("--ledger", ledger)
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["0a1b-old", "-", "-", "8-9", "2", "adopted"] in rows
+    assert ["batch/job", "pod-3,", "pod-4", "-", "31", "3", "given"] in rows
+    assert ["default/web", "pod-1", "nginx", "2-5", "0-1", "cpsat"] in rows
+
+
+def test_the_drawing_marks_each_claims_cpus(ledger):
+    output = state("--ledger", ledger).output
+    assert "held by default/web  4 CPUs   2-5" in output
+    assert "free                 25 CPUs  0-1,6-7,10-30" in output
+
+
+def test_json_has_the_same_for_programs(ledger):
+    result = state("--ledger", ledger, "--output", "json")
+    found = json.loads(result.stdout)
+    assert (found["free"], found["reserved"], found["unreadable"]) == ("0-1,6-7,10-30", "", [])
+    web = next(claim for claim in found["claims"] if claim["uid"] == "0a1b-web")
+    assert (web["cpuset"], web["mems"], web["numa_nodes"], web["engine"]) == ("2-5", "0-1", "0-1", "cpsat")
+    assert (web["pods"], web["owner"]) == (["pod-1", "pod-2"], {"pod_uid": "pod-1", "container": "nginx"})
+    assert [claim["adopted"] for claim in found["claims"]] == [True, False, False]
+
+
+def test_nothing_is_written_to_the_ledger(ledger):
+    (ledger / "torn.json").write_text('{"uid": "torn", "cpuset": "7')
+    before = contents(ledger)
+    assert state("--ledger", ledger).exit_code == 0
+    assert contents(ledger) == before
+
+
+def test_files_that_are_no_entries_are_named_with_the_reason(ledger):
+    (ledger / "torn.json").write_text('{"uid": "torn", "cpuset": "7')
+    (ledger / "quarantine" / "older.json").write_text("{}")
+    os.mkfifo(ledger / "pipe.json")
+    output = state("--ledger", ledger).output
+    assert f"cannot be read: {ledger}/torn.json: Invalid JSON" in output
+    assert f"cannot be read: {ledger}/quarantine/older.json: is in quarantine" in output
+    assert "default/web" in output
+
+
+def test_a_ledger_without_claims_says_so(tmp_path):
+    assert "no claim holds CPUs" in state("--ledger", tmp_path).output
+
+
+def test_the_configuration_says_where_the_ledger_is_and_what_is_reserved(tmp_path):
+    folder = tmp_path / "plugins" / "dra.cpu" / "ledger"
+    files = Files(folder)
+    files.read()
+    files.write(ENTRIES[0])
+    config = tmp_path / "config.yaml"
+    config.write_text(f'kubeletRootDir: {tmp_path}\nreservedCPUs: "0-1"')
+    found = json.loads(state("--config", config, "--output", "json").stdout)
+    assert (found["reserved"], found["free"]) == ("0-1", "6-31")
+    assert [claim["name"] for claim in found["claims"]] == ["web"]
+
+
+def test_cpus_that_the_machine_does_not_have_are_still_listed(ledger):
+    Files(ledger).write(Entry(uid="far", cpuset="500-501"))
+    output = state("--ledger", ledger).output
+    assert "500-501" in output
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["--ledger", "/absent"], "/absent: is no folder: has the driver ever run here?"),
+        (["--config", "/absent.yaml"], "/absent.yaml: cannot be read"),
+        (["--topology", "no such machine"], "no file or directory has this name"),
+        (["--output", "xml"], "--output"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(line, says):
+    result = state(*line)
+    assert result.exit_code == 2
+    assert result.output.startswith("error: ")
+    assert result.output.count("\n") == 1
+    assert says in result.output
