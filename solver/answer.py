@@ -35,32 +35,45 @@ def checked(problem: Problem, engine: Engine, taken: tuple[int, ...] | None) -> 
     return Answer(engine, taken, metrics)
 
 
-def rank(problem: Problem, answer: Answer) -> tuple[object, ...]:
-    """What answers are compared by: their metrics, then the tie rule. The smaller is the better."""
-    return (tuple(answer.metrics.values()), *map(problem.prepared.scorer.tie_key, answer.taken))
+def best_of(problem: Problem, answers: Sequence[Answer]) -> Answer:
+    """The one with the least metrics; of several, the first by the tie rule, or in the sequence."""
+    least = min(tuple(answer.metrics.values()) for answer in answers)
+    best = [answer for answer in answers if tuple(answer.metrics.values()) == least]
+    if len({answer.taken for answer in best}) == 1:
+        return best[0]
+    return min(best, key=lambda answer: list(map(problem.prepared.scorer.tie_key, answer.taken)))
 
 
 def placed(
     problem: Problem, status: Literal["optimal", "feasible"], answer: Answer, greedy: Answer | None
 ) -> Result:
     """The result that gives the answer, with the greedy's metrics beside it."""
-    scorer = problem.prepared.scorer
-    others: Sequence[int | None] = [None] * len(answer.taken) if greedy is None else greedy.taken
+    others = [None] * len(answer.taken) if greedy is None else _each(problem, greedy)
     allocations = tuple(
         Allocation(
             request=request.name,
             cpuset=from_mask(mask),
             mems=_mems(problem.machine, mask),
             policy=request.policy,
-            metrics=scorer.metrics(problem.free, request, mask),
-            greedy=None if other is None else scorer.metrics(problem.free, request, other),
+            metrics=own,
+            greedy=beside,
         )
-        for request, mask, other in zip(problem.requests, answer.taken, others, strict=True)
+        for request, mask, own, beside in zip(
+            problem.requests, answer.taken, _each(problem, answer), others, strict=True
+        )
     )
     found = answer.metrics
     notes = [text.format(found[name]) for name, text in SHORTFALLS.items() if found.get(name)]
     notes += [note for request in problem.requests for note in _idle_strictness(request)]
     return Result(status=status, engine=answer.engine, allocations=allocations, metrics=found, notes=tuple(notes))
+
+
+def _each(problem: Problem, answer: Answer) -> Sequence[Metrics]:
+    """Metrics of each request; those of all together, where there is but one."""
+    if len(answer.taken) == 1:
+        return [answer.metrics]
+    scorer = problem.prepared.scorer
+    return [scorer.metrics(problem.free, *each) for each in zip(problem.requests, answer.taken, strict=True)]
 
 
 def _idle_strictness(request: Request) -> list[str]:

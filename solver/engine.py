@@ -21,7 +21,7 @@ from models import (
     to_mask,
 )
 from models.allocation import Engine
-from solver.answer import Answer, checked, placed, rank
+from solver.answer import Answer, best_of, checked, placed
 from solver.counting import counted_out
 from solver.explain import OutOfTime, explain
 from solver.greedy.allocate import allocate
@@ -180,7 +180,7 @@ class _Run:
 
     def _best(self, exact: Answer | None, greedy: Answer | None, outcome: Outcome) -> Result:
         answers = [answer for answer in (exact, greedy) if answer is not None]
-        best = min(answers, key=lambda answer: rank(self.problem, answer))
+        best = best_of(self.problem, answers)
         if not outcome.proven:
             late = f"not proven optimal in {self.time_limit:g} s"
             if best is greedy:

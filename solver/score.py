@@ -55,10 +55,8 @@ class Scorer:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.allocatable = to_mask(topology.allocatable)
-        self.distances = {node.id: node.distances for node in topology.numa_nodes}
         self.numa_nodes = _masks((cpu.numa, cpu.cpu) for cpu in topology.cpus)
-        numa_of = {cpu.cpu: cpu.numa for cpu in topology.cpus}
-        self.numa_ids = tuple(numa_of[(mask & -mask).bit_length() - 1] for mask in self.numa_nodes)
+        self.distances = _distances(topology, self.numa_nodes)
         self.sockets = _masks((cpu.socket, cpu.cpu) for cpu in topology.cpus)
         self.cores = _masks((cpu.core, cpu.cpu) for cpu in topology.cpus)
         self.core_types = _masks((cpu.core_type, cpu.cpu) for cpu in topology.cpus)
@@ -87,12 +85,6 @@ class Scorer:
             else:
                 result[name] = METRICS[name](whole)
         return result
-
-    def distance(self, a: int | None, b: int | None) -> int:
-        """Distance between NUMA nodes, by id; remote where the document does not say."""
-        if a is None or b is None:
-            return REMOTE_DISTANCE
-        return self.distances[a].get(b, REMOTE_DISTANCE)
 
     def tie_key(self, taken: int) -> TieKey:
         """What tells equally good allocations apart; the smallest wins.
@@ -156,9 +148,8 @@ def _outside_near(view: _View) -> int:
 
 
 def _numa_distance(view: _View) -> int:
-    nodes = zip(view.scorer.numa_ids, view.scorer.numa_nodes, strict=True)
-    used = [node for node, mask in nodes if mask & view.taken]
-    return sum(view.scorer.distance(a, b) for a in used for b in used if a != b)
+    used = [i for i, mask in enumerate(view.scorer.numa_nodes) if mask & view.taken]
+    return sum(view.scorer.distances[a][b] for a in used for b in used)
 
 
 def _doubled_threads(view: _View) -> int:
@@ -198,3 +189,11 @@ def _masks(members: Iterable[tuple[object, int]]) -> tuple[int, ...]:
     for domain, cpu in members:
         masks[domain] = masks.get(domain, 0) | 1 << cpu
     return tuple(sorted(masks.values(), key=lambda mask: mask & -mask))
+
+
+def _distances(topology: Topology, numa_nodes: Sequence[int]) -> list[list[int]]:
+    """``[a][b]`` between NUMA nodes: 0 to itself, remote where the document does not say."""
+    numa_of = {1 << cpu.cpu: cpu.numa for cpu in topology.cpus}
+    ids = [numa_of[mask & -mask] for mask in numa_nodes]
+    known = {(node.id, other): far for node in topology.numa_nodes for other, far in node.distances.items()}
+    return [[0 if a == b else known.get((a, b), REMOTE_DISTANCE) for b in ids] for a in ids]  # type: ignore[arg-type]

@@ -60,7 +60,8 @@ class Tables:
 
     def __init__(self, patterns: Patterns, costs: Costs) -> None:
         self.patterns, self.demand, self.costs = patterns, patterns.demand, costs
-        self.nodes = [[self.costs.numa_node(node) for node in kind.nodes] for kind in patterns.kinds]
+        table = costs.block if patterns.by_socket else costs.numa_node
+        self.nodes = [list(map(table, kind.nodes)) for kind in patterns.kinds]
         self._nothing: Table = np.zeros(1, dtype=costs.packing.dtype)
         self._kinds: dict[Window, list[KindTables]] = {}
         self._windows: dict[int, Sequence[Window]] = {}
@@ -78,7 +79,7 @@ class Tables:
         return self._windows[nodes]
 
     def _windows_of(self, nodes: int) -> Sequence[Window]:
-        if self.demand.request.policy == "packed":
+        if self._any_shares:
             largest = max(len(table) for tables in self.nodes for table in tables)
             return [Window(1, min(self.demand.cpus, largest) - 1)]
         step, width = self.step, self._width
@@ -86,6 +87,11 @@ class Tables:
             return []
         leasts = {least for shares in self._universes for least in shares.windows(nodes, width)}
         return [Window(least * step, width * step) for least in sorted(leasts)]
+
+    @property
+    def _any_shares(self) -> bool:
+        """Whether shares may differ as they like; the sockets of one NUMA node count as one share."""
+        return self.demand.request.policy == "packed" or self.patterns.by_socket
 
     @property
     def step(self) -> int:
@@ -107,7 +113,7 @@ class Tables:
     @cached_property
     def _universes(self) -> list[Shares]:
         """The shares that NUMA nodes can give; one socket, or one outer L3, at a time where the rules say so."""
-        if self.demand.request.policy == "packed" or self.demand.cpus % self.step:
+        if self._any_shares or self.demand.cpus % self.step:
             return []
         rules, groups = self.demand.spans, dict[tuple[int, int], list[int]]()
         for kind, tables in zip(self.patterns.kinds, self.nodes, strict=True):
@@ -138,7 +144,7 @@ class Tables:
         return entry(reduce(add, some, self._nothing), last, need)
 
     def _of_pattern(self, pattern: Pattern) -> int:
-        """Costs that the pattern decides: outer L3s, and NUMA nodes that nothing may be taken from."""
+        """Costs that the pattern decides: outer L3s, and NUMA nodes that have no table."""
         if not self.patterns.l3s_are_outer:
             return self._of_the_rest
         problem = self.patterns.problem
@@ -149,9 +155,16 @@ class Tables:
 
     @cached_property
     def _of_the_rest(self) -> int:
-        nodes = {position for kind in self.patterns.kinds for position in kind.positions}
-        balance = sum(free**2 for i, free in enumerate(self.costs.numa_free) if i not in nodes)
-        return int(self.costs.packing.pack({"numa_balance": [balance]}, 1)[0])
+        """What NUMA nodes without a table cost: those without cores to take, and the one that sockets divide."""
+        free, left = dict(enumerate(self.costs.numa_free)), 0
+        if self.patterns.by_socket:
+            home = self.demand.parts[0].numa
+            left = free[home] = free[home] - self.demand.cpus
+        else:
+            tabled = {position for kind in self.patterns.kinds for position in kind.positions}
+            free = {node: size for node, size in free.items() if node not in tabled}
+        balance = sum(size**2 for size in free.values())
+        return int(self.costs.packing.pack({"numa_balance": [balance], "numa_leftover": [left]}, 1)[0])
 
     def first_nodes(self, pattern: Pattern, window: Window, cost: int) -> tuple[int, ...]:
         """The lexicographically smallest list of NUMA nodes of this pattern that has this cost."""
@@ -213,7 +226,7 @@ def optimum(problem: Problem, demand: Demand) -> int | None:
         return None
     metrics = min((each.metrics for each in found), key=lambda metrics: tuple(metrics.values()))
     nodes = min(each.nodes() for each in found if each.metrics == metrics)
-    return pin(costs, _used(problem, demand, nodes), metrics)
+    return pin(costs, _used(found[0].tables.patterns, nodes), metrics)
 
 
 def _shares_are_in_steps(demand: Demand) -> bool:
@@ -230,10 +243,11 @@ def _core_type_choices(demand: Demand) -> Iterator[list[CorePart]]:
             yield [part for part in demand.parts if part.core_type in chosen]
 
 
-def _used(problem: Problem, demand: Demand, nodes: tuple[int, ...]) -> UsedDomains:
-    parts = [part for part in demand.parts if part.numa in nodes]
-    l3s = None if problem.l3s_nest else tuple(sorted({part.l3 for part in parts}))
-    return UsedDomains(nodes, tuple(sorted({part.socket for part in parts})), l3s)
+def _used(patterns: Patterns, nodes: tuple[int, ...]) -> UsedDomains:
+    parts = [part for part in patterns.demand.parts if patterns.node_of(part) in nodes]
+    levels = ({part.numa for part in parts}, {part.socket for part in parts}, {part.l3 for part in parts})
+    numa_nodes, sockets, l3s = (tuple(sorted(level)) for level in levels)
+    return UsedDomains(numa_nodes, sockets, None if patterns.problem.l3s_nest else l3s)
 
 
 def _best(tables: Tables) -> Iterator[Found]:

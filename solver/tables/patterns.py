@@ -1,5 +1,7 @@
 """How many NUMA nodes of which kind an allocation may use, and the metrics that this alone decides.
 
+Where all cores are in one NUMA node that lies over several sockets, the sockets take the place of NUMA nodes.
+
 NUMA nodes of one kind lie in one socket, share an outer L3 if L3s are larger than NUMA nodes, and have the same
 distances to all others: which of them are used does not matter to spans, only how many.
 """
@@ -19,29 +21,35 @@ MOST_PATTERNS = 20_000
 """More than this and the tables leave the request to CP-SAT."""
 
 Rows = NDArray[np.int64]
-Indices = NDArray[np.int64]
+Column = NDArray[np.int64]
+Indices = NDArray[np.intp]
+Home = tuple[int, int]
+Nodes = dict[int, list[CorePart]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """NUMA nodes of one kind: the cores of each that may be taken, nodes in order; ``l3`` is -1 unless outer."""
+    """Nodes of one kind, in order: their positions on the machine, and the cores that may be taken of each.
+
+    ``l3`` is -1 unless L3s hold whole nodes.
+    """
 
     socket: int
     l3: int
+    positions: tuple[int, ...]
     nodes: tuple[tuple[CorePart, ...], ...]
-
-    @property
-    def positions(self) -> list[int]:
-        """The nodes' positions in the machine's tuple."""
-        return [parts[0].numa for parts in self.nodes]
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """Patterns of one machine: each row says how many nodes of each kind are used."""
+    """Patterns of one machine: each row says how many nodes of each kind are used.
+
+    Nodes are NUMA nodes; or, ``by_socket``, the sockets of the only one.
+    """
 
     problem: Problem
     demand: Demand
+    by_socket: bool
     kinds: tuple[Kind, ...]
 
     @cached_property
@@ -49,42 +57,56 @@ class Patterns:
         """All patterns that the rules about spans allow."""
         rows: Rows = np.indices([len(kind.nodes) + 1 for kind in self.kinds]).reshape(len(self.kinds), -1).T
         nodes, rules = rows.sum(axis=1), self.demand.spans
-        good = (nodes >= rules.numa_least) & (nodes <= min(rules.numa_most, self.demand.cpus))
+        numa_nodes = self._numa_nodes(rows)
+        good = (nodes >= 1) & (nodes <= self.demand.cpus)
+        good &= (numa_nodes >= rules.numa_least) & (numa_nodes <= rules.numa_most)
         if rules.one_socket:
-            good &= self.used(rows, [kind.socket for kind in self.kinds]) == 1
+            good &= self._sockets(rows) == 1
         if rules.one_l3:
-            good &= (self.used(rows, [kind.l3 for kind in self.kinds]) if self.l3s_are_outer else nodes) == 1
+            good &= (self._used(rows, [kind.l3 for kind in self.kinds]) if self.l3s_are_outer else nodes) == 1
         allowed: Rows = rows[good]
         return allowed
+
+    def node_of(self, part: CorePart) -> int:
+        """Position of the node that a core lies in."""
+        return part.socket if self.by_socket else part.numa
 
     @property
     def l3s_are_outer(self) -> bool:
         """Whether L3s hold whole NUMA nodes, so that the pattern decides how many are used."""
         return self.kinds[0].l3 >= 0
 
-    def used(self, rows: Rows, domains: Sequence[int]) -> NDArray[np.int64]:
+    def _numa_nodes(self, rows: Rows) -> Column:
+        return rows.sum(axis=1) if not self.by_socket else np.ones(len(rows), dtype=np.int64)
+
+    def _sockets(self, rows: Rows) -> Column:
+        return rows.sum(axis=1) if self.by_socket else self._used(rows, [kind.socket for kind in self.kinds])
+
+    def _used(self, rows: Rows, domains: Sequence[int]) -> Column:
         """How many domains each pattern uses, given the domain of each kind."""
         found = [
             (rows[:, [i for i, own in enumerate(domains) if own == domain]] > 0).any(axis=1)
             for domain in set(domains)
         ]
-        total: NDArray[np.int64] = np.sum(found, axis=0, dtype=np.int64)
+        total: Column = np.sum(found, axis=0, dtype=np.int64)
         return total
 
     @cached_property
-    def metrics(self) -> dict[str, NDArray[np.int64]]:
+    def metrics(self) -> dict[str, Column]:
         """Metrics of spans, one entry per pattern."""
-        rows, nodes = self.rows, self.rows.sum(axis=1)
+        nodes = self._numa_nodes(self.rows)
         return {
             "floor_shortfall": np.maximum(0, self.demand.floor - nodes),
             "numa_nodes": nodes,
-            "sockets": self.used(rows, [kind.socket for kind in self.kinds]),
-            "numa_distance": self._distances(rows),
+            "sockets": self._sockets(self.rows),
+            "numa_distance": self._distances(self.rows),
         }
 
-    def _distances(self, rows: Rows) -> NDArray[np.int64]:
+    def _distances(self, rows: Rows) -> Column:
         machine, firsts = self.problem.machine, [kind.positions[0] for kind in self.kinds]
         total = np.zeros(len(rows), dtype=np.int64)
+        if self.by_socket:
+            return total
         for i, kind in enumerate(self.kinds):
             if len(kind.nodes) > 1:
                 total += both_ways(machine, *kind.positions[:2]) * (rows[:, i] * (rows[:, i] - 1) // 2)
@@ -95,29 +117,44 @@ class Patterns:
 
 def patterns_of(problem: Problem, demand: Demand, parts: Sequence[CorePart]) -> Patterns | None:
     """The patterns over these cores; ``None`` where spans do not nest, or where there are too many patterns."""
-    nodes: dict[int, list[CorePart]] = {}
+    by_socket = _splits_by_socket(problem, demand)
+    nodes: Nodes = {}
     for part in parts:
-        nodes.setdefault(part.numa, []).append(part)
-    outer = not problem.l3s_nest
-    homes = {numa: {(part.socket, part.l3 if outer else -1) for part in node} for numa, node in nodes.items()}
-    types = {part.core_type for part in demand.parts}
-    if any(len(home) > 1 for home in homes.values()) or (outer and len(types) > 1):
+        nodes.setdefault(part.socket if by_socket else part.numa, []).append(part)
+    homes = dict.fromkeys(nodes, (-1, -1)) if by_socket else _homes(problem, demand, nodes)
+    if homes is None:
         return None
+    positions = tuple(sorted(nodes))
     kinds = tuple(
-        Kind(*home, tuple(tuple(nodes[numa]) for numa in alike))
-        for group in interchangeable(problem.machine, tuple(sorted(nodes)))
+        Kind(*home, tuple(alike), tuple(tuple(nodes[node]) for node in alike))
+        for group in ((positions,) if by_socket else interchangeable(problem.machine, positions))
         for home, alike in _by_home(group, homes)
     )
     if prod(len(kind.nodes) + 1 for kind in kinds) > MOST_PATTERNS:
         return None
-    return Patterns(problem, demand, kinds)
+    return Patterns(problem, demand, by_socket, kinds)
 
 
-def _by_home(
-    nodes: Sequence[int], homes: dict[int, set[tuple[int, int]]]
-) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    groups: dict[tuple[int, int], list[int]] = {}
+def _splits_by_socket(problem: Problem, demand: Demand) -> bool:
+    """Whether all cores are in one NUMA node that lies over sockets, and no L3 does."""
+    if not problem.l3s_nest or len({part.numa for part in demand.parts}) != 1:
+        return False
+    l3s = {(part.l3, part.socket) for part in demand.parts if part.l3 >= 0}
+    return len({part.socket for part in demand.parts}) > 1 and len(l3s) == len({l3 for l3, _ in l3s})
+
+
+def _homes(problem: Problem, demand: Demand, nodes: Nodes) -> dict[int, Home] | None:
+    """The socket of each NUMA node and its L3 if that may be larger; ``None`` where a node lies over several."""
+    outer = not problem.l3s_nest
+    homes = {node: {(part.socket, part.l3 if outer else -1) for part in own} for node, own in nodes.items()}
+    hybrid = outer and len({part.core_type for part in demand.parts}) > 1
+    if hybrid or any(len(home) > 1 for home in homes.values()):
+        return None
+    return {node: home for node, (home,) in homes.items()}
+
+
+def _by_home(nodes: Sequence[int], homes: dict[int, Home]) -> Iterator[tuple[Home, list[int]]]:
+    groups: dict[Home, list[int]] = {}
     for node in nodes:
-        (home,) = homes[node]
-        groups.setdefault(home, []).append(node)
+        groups.setdefault(homes[node], []).append(node)
     yield from groups.items()

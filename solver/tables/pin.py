@@ -7,6 +7,7 @@ number is found level by level.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 from models import Metrics, to_mask
@@ -38,13 +39,9 @@ def pin(costs: Costs, used: UsedDomains, metrics: Metrics) -> int | None:
     """
     problem, demand = costs.problem, costs.demand
     scorer, free = problem.prepared.scorer, problem.free
-    found = {
-        mask
-        for parts in _choices(demand, used, metrics)
-        for window in _windows(demand, used, metrics)
-        if (mask := _pin(costs, parts, window)) is not None
-    }
-    good = [mask for mask in found if scorer.metrics(free, demand.request, mask) == metrics]
+    windows = _windows(demand, used, metrics)
+    found = [_pin(costs, parts, windows) for parts in _choices(demand, used, metrics)]
+    good = [mask for mask in found if mask and scorer.metrics(free, demand.request, mask) == metrics]
     return min(good, key=scorer.tie_key) if good[1:] else next(iter(good), None)
 
 
@@ -67,14 +64,26 @@ def _windows(demand: Demand, used: UsedDomains, metrics: Metrics) -> list[Window
     return [Window(least, width) for least in range(max(1, mean - width + 1), mean + 1)]
 
 
-def _pin(costs: Costs, parts: Sequence[CorePart], window: Window) -> int | None:
+def _pin(costs: Costs, parts: Sequence[CorePart], windows: Iterable[Window]) -> int | None:
+    """The best mask of these cores with shares in one of the windows: it costs least, then it is the first."""
     nodes = _grouped(parts, lambda part: part.numa)
-    tables = [inside(costs.numa_node(node), window.least, window.width) for node in nodes]
-    sums = Sums(dict(enumerate(tables)).__getitem__, costs.packing.dtype)
-    more = split(sums, range(len(nodes)), costs.demand.cpus - window.least * len(nodes))
-    if more is None:
+    tables = [costs.numa_node(node) for node in nodes]
+    found = [shares for window in windows if (shares := _shares(tables, costs.demand.cpus, window))]
+    if not found:
         return None
-    return sum(place(costs, node, window.least + take) for node, take in zip(nodes, more, strict=True))
+    best = max(found, key=lambda shares: (-sum(map(_cost, tables, shares)), shares))
+    return sum(map(partial(place, costs), nodes, best))
+
+
+def _shares(tables: Sequence[Table], cpus: int, window: Window) -> list[int] | None:
+    """What each NUMA node gives, all within the window; ``None`` if that does not add up."""
+    least, most = window.least, window.least + window.width
+    sizes = [len(table) - 1 for table in tables]
+    if min(sizes) < least or sum(min(size, most) for size in sizes) < cpus:
+        return None
+    some = {i: inside(table, least, window.width) for i, table in enumerate(tables)}
+    more = split(Sums(some.__getitem__, tables[0].dtype), range(len(tables)), cpus - least * len(tables))
+    return None if more is None else [least + take for take in more]
 
 
 def place(costs: Costs, parts: Sequence[CorePart], take: int) -> int:

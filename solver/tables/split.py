@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Sums(Generic[Kind]):
     ``one`` makes the table of a part of a kind.
     """
 
-    def __init__(self, one: Callable[[Kind], Table], dtype: type) -> None:
+    def __init__(self, one: Callable[[Kind], Table], dtype: type | np.dtype[Any]) -> None:
         self._one = one
         self._nothing: Table = np.zeros(1, dtype=dtype)
         self._alike: dict[tuple[Kind, int], Table] = {}
@@ -79,7 +79,10 @@ class _Step(Generic[Kind]):
         return least + int(np.flatnonzero(costs == self.cost)[-1])
 
     def run(self, share: int, longest: int) -> int:
-        """How many of the next parts, up to ``longest`` of this kind in a row, can give as much."""
+        """How many of the next parts, up to ``longest`` of this kind in a row, can give as much; mostly all."""
+        longest = min(longest, self.total // share)
+        if self._can_give(share, longest):
+            return longest
         return bisect_left(range(1, longest + 1), True, key=lambda count: not self._can_give(share, count))
 
     def _can_give(self, share: int, count: int) -> bool:
