@@ -1,0 +1,86 @@
+"""This node: its name, its machine, and the single CPUs' names that have to outlive a restart."""
+
+import json
+import logging
+import os
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver.config import Config
+from driver.durable import read_bounded, remove, write_whole
+from driver.node import NodeCPUs
+from driver.overlay import lay, read_overlay
+from driver.watch import isolated, online_now
+from models import BadInputError, Topology, format_cpuset
+from topologies.readers.sysfs import read_sysfs
+
+log = logging.getLogger(__name__)
+
+NODE_NAME = "NODE_NAME"
+"""The variable that the DaemonSet sets to ``spec.nodeName``."""
+
+POD_UID = "POD_UID"
+
+LARGEST = 1 << 22
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine under the configuration. ``sysfs``: where it was read from. ``cpus``: as they were then."""
+
+    name: str
+    sysfs: Path
+    topology: Topology
+    cpus: NodeCPUs
+
+    @classmethod
+    def read(cls, config: Config, root: Path = Path("/")) -> "Host":
+        """This machine, or the one whose ``/sys`` is below the root. Raises ``BadInputError``.
+
+        Reserved CPUs that are not online are left out here; ``driver.watch`` tells of them.
+        """
+        sysfs = root / "sys"
+        if config.sysfs_overlay:
+            into = Path(tempfile.mkdtemp(prefix="cpusat-sys-"))
+            sysfs = lay(read_overlay(Path(config.sysfs_overlay)), sysfs, into)
+        machine = read_sysfs(sysfs, name="host")
+        topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
+        cpus = NodeCPUs.of(topology, isolated(sysfs), config.min_shared_cpus)
+        if not cpus.allocatable:
+            reserved = format_cpuset(config.reserved_cpus)
+            raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
+        return cls(_node_name(config), sysfs, topology, cpus)
+
+    def online(self) -> frozenset[int]:
+        """CPUs that the kernel has up now."""
+        return online_now(self.sysfs)
+
+
+def _node_name(config: Config) -> str:
+    return config.hostname_override or os.environ.get(NODE_NAME) or socket.gethostname().lower()
+
+
+def former_names(file: Path, *, keep: bool) -> dict[str, int]:
+    """Names of single CPUs as they were published before. ``keep``: claims live that may go by them."""
+    if not keep:
+        return {}
+    try:
+        found = json.loads(read_bounded(file, LARGEST))
+        if isinstance(found, dict) and all(type(cpu) is int for cpu in found.values()):
+            return found
+        log.error("%s is no map of devices to CPUs; devices get new names", file)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RecursionError) as error:
+        log.error("%s cannot be read, devices get new names: %s", file, error)
+    return {}
+
+
+def keep_names(file: Path, names: dict[str, int]) -> None:
+    """Remember them. Raises ``OSError``."""
+    if names:
+        write_whole(file, json.dumps(names, indent=0).encode())
+    else:
+        remove(file)

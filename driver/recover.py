@@ -1,0 +1,47 @@
+"""What a start makes of what the last one left: claims get their CDI files again, those of others are taken over."""
+
+import logging
+
+from driver.cdi import CDI
+from driver.errors import RefusedError
+from driver.ledger.book import Ledger
+from models import format_cpuset
+
+log = logging.getLogger(__name__)
+
+
+def recover(ledger: Ledger, cdi: CDI) -> None:
+    """Bring ledger and CDI files together, before anyone is served. Where they differ, the ledger is right.
+
+    A CDI file without an entry is dra-driver-cpu's, or that of an entry whose file is torn: its claim goes on.
+    Nothing is raised: what the disk does not take now is tried again when the kubelet asks for the claim.
+    """
+    try:
+        cdi.open()
+        orphans = [uid for uid in cdi.uids() if uid not in ledger.snapshot.entries]
+    except OSError as error:
+        log.error("the CDI folder cannot be used: %s", error)
+        return
+    for uid in orphans:
+        _adopt(uid, ledger, cdi)
+    for entry in ledger.snapshot.entries.values():
+        try:
+            cdi.write(entry)
+        except OSError as error:
+            log.error("claim %s: its CDI file cannot be written: %s", entry.uid, error)
+
+
+def _adopt(uid: str, ledger: Ledger, cdi: CDI) -> None:
+    entry = cdi.adopt(uid)
+    if entry is None:
+        return
+    cpus = format_cpuset(entry.cpuset)
+    try:
+        ledger.adopt(entry)
+        ledger.write(uid)
+        log.info("claim %s is taken over from its CDI file: CPUs %s", uid, cpus)
+    except RefusedError as error:
+        log.error("claim %s has CPUs %s by its CDI file, but %s; the others stay held", uid, cpus, error.message)
+        ledger.withhold(uid, entry.cpuset)
+    except OSError as error:
+        log.error("claim %s, taken over from its CDI file, cannot be written: %s", uid, error)

@@ -1,0 +1,220 @@
+"""The driver put together, and the order in which it comes up and goes down.
+
+Warm up; wait for the node's lock; read the ledger; put CDI files right; join the runtime; then serve the kubelet.
+So whoever asks us anything finds the ledger read and every mask being put right.
+"""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from driver.cdi import CDI
+from driver.claims.view import ClaimView
+from driver.claims.wish import wish
+from driver.cluster.api import Api
+from driver.cluster.events import Events
+from driver.cluster.release import Releaser
+from driver.cluster.slices import Publisher
+from driver.conditions import Conditions
+from driver.config import Config
+from driver.devices.devices import DeviceMap, devices_of
+from driver.devices.slices import NodeRef, slices
+from driver.gauges import Gauges
+from driver.host import POD_UID, Host, former_names, keep_names
+from driver.http import Endpoints
+from driver.kubelet.lock import NodeLock
+from driver.kubelet.serve import Folders, KubeletServer
+from driver.ledger.book import Ledger
+from driver.ledger.files import Files
+from driver.metrics import Metrics
+from driver.nri.kernel import Kernel
+from driver.nri.listing import ReadMask
+from driver.nri.runtime import NRIRuntime
+from driver.ports import ClaimRef, Document
+from driver.prepare import Preparer
+from driver.recover import recover
+from driver.solving.client import WorkerSolver
+from driver.watch import Check, Watch, reserved_offline, topology_changed, unwritable
+from models import BadInputError
+
+log = logging.getLogger(__name__)
+
+JOINING = 10.0
+"""Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
+
+
+class Part(Protocol):
+    """Something that runs."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End."""
+
+
+class Driver:
+    """All parts, made and started in order by ``start``, which may wait for the lock; stopped in reverse.
+
+    ``root``: below which the machine's ``/sys`` is read; ``kernel``: reads the masks of containers.
+    """
+
+    def __init__(self, config: Config, root: Path = Path("/"), kernel: ReadMask | None = None) -> None:
+        self.config, self.stopped = config, threading.Event()
+        self._kernel = kernel or Kernel(config.cgroup_root)
+        self.host = Host.read(config, root)
+        self.folders = Folders(config.kubelet_root_dir, os.environ.get(POD_UID, ""))
+        self.conditions, self.metrics = Conditions(), Metrics()
+        self.api = Api.connect(config.kubeconfig)
+        self.cdi = CDI(config.cdi_dir)
+        self._lock = NodeLock(self.folders.lock)
+        self._running: list[Part] = []
+        self._unready: dict[str, str] = {"Starting": "waiting for the lock of the node"}
+
+    def start(self) -> bool:
+        """Come up. ``False`` if told to stop while waiting for the lock. Raises ``BadInputError``."""
+        self._run(Endpoints(self.config.bind_address, self.metrics.registry, self._dead, self._not_ready))
+        solver = WorkerSolver(self.host.topology, self.config.solver_time_limit, self.metrics)
+        self._run(solver)
+        if not self._lock.acquire(self.stopped):
+            return False
+        self.ledger = ledger = self._read_ledger()
+        devices = self._devices(ledger)
+        runtime = self._join_runtime(ledger)
+        events = Events(self.api, self.host.name)
+        self._run(events)
+        preparer = self._preparer(ledger, devices, solver, runtime, events)
+        self._run(KubeletServer(preparer, self.conditions, devices, self.host.name, self.folders))
+        self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
+        self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.unprepare))
+        self._unready.clear()
+        log.info(
+            "serving node %s: %d devices, %d claims",
+            self.host.name,
+            len(list(devices)),
+            len(ledger.snapshot.entries),
+        )
+        return True
+
+    def stop(self) -> None:
+        """Go down. Claims keep their CPUs, and containers their masks."""
+        self.stopped.set()
+        for part in reversed(self._running):
+            part.stop()
+        self._lock.release()
+
+    def _run(self, part: Part) -> None:
+        self._running.append(part)
+        part.start()
+
+    def _read_ledger(self) -> Ledger:
+        ledger = Ledger.open(self.host.cpus, Files(self.folders.ledger))
+        self._running.append(_Closing(ledger.close))
+        watch = Watch(self._checks(ledger), self.conditions)
+        self._put_right(ledger)
+        watch.look()
+        if self.conditions.current() and not ledger.snapshot.held:
+            raise BadInputError(str(self.conditions))
+        self._run(watch)
+        self.metrics.registry.register(Gauges(self.host.topology, lambda: ledger.snapshot, self.conditions))
+        return ledger
+
+    def _put_right(self, ledger: Ledger) -> None:
+        try:
+            self.cdi.open()
+            recover(ledger, self.cdi)
+        except OSError as error:
+            self.conditions.set("FoldersUnwritable", f"{error.filename or self.cdi.folder}: {error.strerror}")
+
+    def _checks(self, ledger: Ledger) -> Iterator[Check]:
+        online, before = self.host.online, self.host.cpus.online
+        yield "ReservedOffline", lambda: reserved_offline(self.config.reserved_cpus, online)
+        yield "TopologyChanged", lambda: topology_changed(before, online, lambda: ledger.snapshot)
+        yield "FoldersUnwritable", lambda: unwritable([self.folders.ledger, self.cdi.folder])
+
+    def _devices(self, ledger: Ledger) -> DeviceMap:
+        """The devices; single CPUs keep the names under which live claims know them."""
+        file = self.folders.plugin / "devices.json"
+        former = former_names(file, keep=bool(ledger.snapshot.entries))
+        devices = devices_of(self.config, self.host.topology, self.host.cpus, former)
+        single = self.config.cpu_device_mode == "individual"
+        try:
+            keep_names(file, {each.name: min(each.cpus) for each in devices} if single else {})
+        except OSError as error:
+            self.conditions.set("FoldersUnwritable", f"{file}: {error.strerror}")
+        return devices
+
+    def _join_runtime(self, ledger: Ledger) -> NRIRuntime:
+        runtime = NRIRuntime(
+            self.config.nri_socket,
+            lambda: ledger.snapshot,
+            ledger.own,
+            self.conditions,
+            self.metrics,
+            self._kernel,
+        )
+        ledger.listen(runtime.changed)
+        self._run(runtime)
+        runtime.wait(JOINING)
+        return runtime
+
+    def _preparer(
+        self, ledger: Ledger, devices: DeviceMap, solver: WorkerSolver, runtime: NRIRuntime, events: Events
+    ) -> Preparer:
+        counted = self.config.cpu_device_mode == "grouped"
+
+        def read(document: Document, ref: ClaimRef) -> ClaimView:
+            return ClaimView.read(document, ref, counted=counted)
+
+        return Preparer(
+            topology=self.host.topology,
+            claims=self.api,
+            ledger=ledger,
+            cdi=self.cdi,
+            solver=solver,
+            runtime=runtime,
+            teller=events,
+            observer=self.metrics,
+            conditions=self.conditions,
+            read=read,
+            make_wish=lambda view: wish(view, self.config, devices, self.host.cpus),
+        )
+
+    def _make_slices(self, devices: DeviceMap) -> Callable[[NodeRef, int], list[Document]]:
+        mapped = self.config.publish_node_allocatable_resource_mapping
+        return lambda node, generation: slices(devices, node, generation, node_allocatable=mapped)
+
+    def _not_ready(self) -> Mapping[str, str]:
+        return {**self._unready, **dict(self.conditions.current().items())}
+
+    def _dead(self) -> Iterable[str]:
+        """Threads that should live while we do."""
+        alive = {thread.name for thread in threading.enumerate()}
+        wanted = ("nri", "slices", "events", "release", "watch") if not self._unready else ()
+        return [name for name in wanted if name not in alive]
+
+
+class _Closing:
+    """Something that has only to be closed."""
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.stop = close
+
+    def start(self) -> None:
+        """Nothing."""
+
+
+def run(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ``BadInputError`` where the configuration does not fit the node."""
+    driver = Driver(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: driver.stopped.set())
+    try:
+        if driver.start():
+            driver.stopped.wait()
+    finally:
+        driver.stop()

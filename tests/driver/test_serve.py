@@ -1,0 +1,170 @@
+"""The whole driver on a node with doubles of kubelet, runtime and API server at its real sockets."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from driver.ports import ClaimRef
+from models import parse_cpuset
+from tests.driver.kubelet.kubelet import Refused
+from tests.driver.nri.fake_runtime import NotCreated
+from tests.driver.world import World
+from topologies import synthetic
+
+MACHINE = synthetic.build("socket:2 numa:2 l3:1 core:4 cpu:2")
+"""32 CPUs on 4 NUMA nodes."""
+
+
+@pytest.fixture
+def world(short_path: Path) -> Iterator[World]:
+    with World(short_path, MACHINE, solverTimeLimit=0, reservedCPUs="0-1").running() as running:
+        yield running
+
+
+def until_published(world: World) -> list[str]:
+    import time
+
+    end = time.monotonic() + 20
+    while not world.api.slices() and time.monotonic() < end:
+        time.sleep(0.02)
+    return [device["name"] for each in world.api.slices() for device in each["spec"]["devices"]]
+
+
+def page(world: World, path: str) -> tuple[int, str]:
+    assert world.driver is not None
+    endpoints = world.driver._running[0]
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoints.port}{path}", timeout=20) as reply:  # type: ignore[attr-defined]
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_pod_gets_its_cpus_and_everyone_else_the_others(world: World) -> None:
+    shared = world.runtime.create("other", "web")
+    ref = world.claim(8, allocationPolicy="distributed", numaMin="all")
+    cpus = world.prepare(ref)
+    container = world.run(ref)
+    masks = world.runtime.masks()
+    assert masks[container.id] == cpus
+    assert masks[shared.id] == world.topology.online - cpus - {0, 1}
+    numa = {cpu.cpu: cpu.numa for cpu in world.topology.cpus}
+    assert sorted(sum(numa[cpu] == node for cpu in cpus) for node in range(4)) == [2, 2, 2, 2]
+    world.runtime.remove(container.id)
+    assert world.kubelet.unprepare(ref) == {ref.uid: ""}
+    assert world.driver is not None
+    assert world.driver.ledger.snapshot.held == frozenset()
+
+
+def test_devices_are_published_and_probes_answer(world: World) -> None:
+    assert until_published(world) == ["cpudevmachine"]
+    assert page(world, "/healthz") == (200, "ok\n")
+    assert page(world, "/readyz") == (200, "ok\n")
+    world.prepare(world.claim(4))
+    status, metrics = page(world, "/metrics")
+    assert status == 200
+    assert 'cpusat_driver_prepares_total{engine="greedy"} 1.0' in metrics
+
+
+def test_a_claim_is_answered_with_the_same_cpus_again_and_after_a_restart(world: World) -> None:
+    ref = world.claim(6)
+    cpus = world.prepare(ref)
+    assert world.prepare(ref) == cpus
+    container = world.run(ref)
+    world.go_down()
+    (world.folder / "cdi").rename(world.folder / "cdi-gone")
+    world.come_up()
+    assert world.prepare(ref) == cpus
+    assert world.runtime.masks()[container.id] == cpus
+    assert json.loads(next((world.folder / "cdi").iterdir()).read_text())["kind"] == "dra.k8s.io/cpu"
+
+
+def test_a_container_without_a_prepared_claim_cannot_pretend_to_have_one(world: World) -> None:
+    ref = world.claim(4)
+    cpus = world.prepare(ref)
+    for pod, env in [
+        ("stranger", world.env(ref)),
+        (f"pod-{ref.uid}", (f"DRA_CPUSET_{ref.uid}=4-7,20",)),
+        (f"pod-{ref.uid}", (f"DRA_CPUSET_{ref.uid}=2-31", *world.env(ref))),
+        ("stranger", ("DRA_CPUSET_00000000-0000-0000-0000-000000000000=2-3",)),
+    ]:
+        with pytest.raises(NotCreated):
+            world.runtime.create(pod, "main", env)
+    assert world.runtime.masks() == {}
+    assert world.runtime.masks().get(world.run(ref).id, cpus) == cpus
+
+
+def test_what_cannot_be_placed_is_refused_with_the_nearest_request_as_an_event(world: World) -> None:
+    world.prepare(world.claim(20))
+    ref = world.claim(12)
+    with pytest.raises(Refused, match="12 CPUs asked, 10 CPUs free"):
+        world.prepare(ref)
+    import time
+
+    end = time.monotonic() + 20
+    while not world.api.events() and time.monotonic() < end:
+        time.sleep(0.02)
+    (event,) = [each for each in world.api.events() if each["reason"] == "NotPlaceable"]
+    assert "would be placed with cpus 10" in event["message"]
+
+
+def test_a_claim_that_no_api_server_vouches_for_is_refused_and_known_ones_are_answered(world: World) -> None:
+    known, new = world.claim(4), world.claim(4)
+    cpus = world.prepare(known)
+    world.api.away()
+    assert world.prepare(known) == cpus
+    with pytest.raises(Refused, match="ApiAway"):
+        world.prepare(new)
+    world.api.back()
+    assert not world.prepare(new) & cpus
+
+
+def test_the_last_shared_cpu_is_not_given(short_path: Path) -> None:
+    machine = synthetic.build("numa:1 core:24 cpu:1")
+    with World(short_path, machine, solverTimeLimit=0, reservedCPUs="0", minSharedCPUs=1).running() as world:
+        with pytest.raises(Refused, match="shared"):
+            world.prepare(world.claim(23))
+        assert len(world.prepare(world.claim(22))) == 22
+
+
+def test_an_empty_pool_sends_everyone_else_to_the_reserved_cpus(world: World) -> None:
+    shared = world.runtime.create("other", "web")
+    ref = world.claim(30)
+    world.prepare(ref)
+    world.run(ref)
+    assert world.runtime.masks()[shared.id] == parse_cpuset("0-1")
+
+
+def test_preparing_a_claim_anew_after_it_was_allocated_anew_needs_its_container_to_end(world: World) -> None:
+    ref = world.claim(4)
+    world.prepare(ref)
+    container = world.run(ref)
+    document = world.api.get("resourceclaims", ref.namespace, ref.name) or {}
+    document["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {"dra.cpu/cpu": "6"}
+    world.api.put_claim(document)
+    with pytest.raises(Refused, match="ClaimChanged"):
+        world.prepare(ref)
+    world.runtime.remove(container.id)
+    assert len(world.prepare(ref)) == 6
+
+
+def test_unpreparing_what_was_never_prepared_succeeds(world: World) -> None:
+    ref = ClaimRef("00000000-0000-0000-0000-000000000001", "default", "never")
+    assert world.kubelet.unprepare(ref) == {ref.uid: ""}
+
+
+def test_cpus_are_solved_by_cp_sat_when_its_process_is_ready(short_path: Path) -> None:
+    with World(short_path, MACHINE, solverTimeLimit=10).running() as world:
+        assert world.driver is not None
+        solver = world.driver._running[1]
+        import time
+
+        end = time.monotonic() + 60
+        while solver.pid is None and time.monotonic() < end:  # type: ignore[attr-defined]
+            time.sleep(0.05)
+        ref = world.claim(8)
+        world.prepare(ref)
+        assert world.driver.ledger.snapshot.entries[ref.uid].engine == "cpsat"

@@ -1,0 +1,100 @@
+"""A node for the whole driver: its sockets and folders, with doubles of kubelet, runtime and API server."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from driver.config import Config
+from driver.names import variable
+from driver.ports import ClaimRef
+from driver.serve import Driver
+from models import Topology, format_cpuset
+from tests.driver.claims.documents import claim as claim_document
+from tests.driver.claims.documents import options, result
+from tests.driver.cluster.api_server import ApiServer
+from tests.driver.kubelet.kubelet import Kubelet
+from tests.driver.nri.fake_runtime import FakeContainer, FakeRuntime
+from tests.driver.sysfs import write_sysfs
+
+
+class World:
+    """One node. ``driver`` is the one that runs; ``come_up`` starts another after it has gone."""
+
+    def __init__(self, folder: Path, topology: Topology, **settings: Any) -> None:
+        self.folder, self.topology = folder, topology
+        self.root = write_sysfs(folder / "host", topology)
+        self.api = ApiServer(node="node-1")
+        self.runtime = FakeRuntime(folder / "nri.sock", cpus=topology.online)
+        self.kubelet = Kubelet(folder / "k")
+        self.settings = settings
+        self.driver: Driver | None = None
+
+    @contextmanager
+    def running(self) -> Iterator["World"]:
+        """With all of it running."""
+        (self.folder / "k/plugins_registry").mkdir(parents=True, exist_ok=True)
+        with self.api:
+            try:
+                self.come_up()
+                yield self
+            finally:
+                self.go_down()
+                self.kubelet.close()
+                self.runtime.stop_serving()
+
+    def config(self) -> Config:
+        return Config.model_validate(
+            {
+                "hostnameOverride": "node-1",
+                "kubeconfig": str(self.api.kubeconfig(self.folder / "kubeconfig")),
+                "bindAddress": "127.0.0.1:0",
+                "kubeletRootDir": str(self.folder / "k"),
+                "cdiDir": str(self.folder / "cdi"),
+                "nriSocket": str(self.folder / "nri.sock"),
+                "groupBy": "machine",
+                **self.settings,
+            }
+        )
+
+    def come_up(self) -> Driver:
+        self.driver = Driver(self.config(), self.root, self.runtime.kernel)
+        assert self.driver.start()
+        self.runtime.wait_for_plugin()
+        self.kubelet.register()
+        return self.driver
+
+    def go_down(self) -> None:
+        driver, self.driver = self.driver, None
+        if driver is not None:
+            driver.stop()
+
+    def claim(self, cpus: int, pod: str | None = None, device: str = "cpudevmachine", **said: Any) -> ClaimRef:
+        """A new claim that is allocated and reserved for a pod."""
+        uid = str(uuid.uuid4())
+        document = claim_document(
+            result("r", device, str(cpus), pool="node-1"),
+            configs=[options(**said)] if said else [],
+            pods=(pod or f"pod-{uid}",),
+        )
+        document["metadata"] = {"uid": uid, "namespace": "default", "name": f"c-{uid}"}
+        self.api.put_claim(document)
+        return ClaimRef(uid, "default", f"c-{uid}")
+
+    def prepare(self, ref: ClaimRef) -> frozenset[int]:
+        """What the ledger then says; raises the kubelet's ``Refused``."""
+        self.kubelet.prepare(ref)[ref.uid].require()
+        return self.held(ref)
+
+    def held(self, ref: ClaimRef) -> frozenset[int]:
+        assert self.driver is not None
+        return self.driver.ledger.snapshot.entries[ref.uid].cpuset
+
+    def run(self, ref: ClaimRef, **how: Any) -> FakeContainer:
+        """A container that carries the claim, in the claim's pod. Raises ``NotCreated``."""
+        return self.runtime.create(f"pod-{ref.uid}", "main", self.env(ref), **how)
+
+    def env(self, ref: ClaimRef) -> tuple[str, ...]:
+        """What CDI gives a container of the claim."""
+        return (f"{variable(ref.uid)}={format_cpuset(self.held(ref))}",)
