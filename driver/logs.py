@@ -99,14 +99,23 @@ class Lines(logging.Handler):
             time.sleep(0.01)
 
     def _write(self) -> None:
+        told = 0
         while True:
             line = self._waiting.get()
             try:
                 self.stream.write(line + "\n")
+                if lost := self.dropped - told:
+                    self.stream.write(self.format(_loss(lost)) + "\n")
+                    told += lost
                 self.stream.flush()
             except (OSError, ValueError):
                 self.dropped += 1
             self._waiting.task_done()
+
+
+def _loss(lines: int) -> logging.LogRecord:
+    text = f"{lines} lines of the log were dropped, for nobody read them"
+    return logging.makeLogRecord({"name": __name__, "levelname": "WARNING", "msg": text})
 
 
 def configure(handler: logging.Handler | None = None, *, verbose: bool = False) -> None:

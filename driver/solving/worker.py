@@ -29,6 +29,9 @@ driver together with a child that is too big, so the child's own limit must bite
 ENVIRONMENT = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
 """Keeps numerical libraries from a thread for each CPU of the node, and from an arena for each thread."""
 
+WARM_UP = 0.2
+"""Seconds of search. Code is loaded and memory is taken after that; the answer does not matter."""
+
 _PR_SET_PDEATHSIG = 1
 """Of ``prctl(2)``."""
 
@@ -70,8 +73,9 @@ def answer(prepared: Prepared, question: Question) -> Reply:
 
 def warm_up(prepared: Prepared) -> None:
     """Load CP-SAT and the tables, and fill their caches, before the first pod waits for them."""
+    pair = [Request(name="a", cpus=1), Request(name="b", cpus=1)]
     solve(prepared, Request(cpus=1))
-    solve(prepared, [Request(name="a", cpus=1), Request(name="b", cpus=1)], engine="cpsat")
+    solve(prepared, pair, engine="cpsat", time_limit=WARM_UP)
     gc.freeze()
 
 
