@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from driver.durable import Sync, read_bounded, remove, remove_leftovers, write_whole
+from driver.durable import Sync, make_folder, read_bounded, remove, remove_leftovers, write_whole
 from driver.ledger.entry import Entry
 from driver.names import CDI_KIND, cdi_file, cdi_name, is_uid, variable
 from models import format_cpuset, parse_cpuset
@@ -33,12 +33,13 @@ class CDI:
 
     def open(self) -> None:
         """Make the folder, and remove what a kill has left in it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(self.folder)
+        make_folder(self.folder, self._sync)
+        remove_leftovers(self.folder, cdi_file("*"))
 
     def write(self, entry: Entry) -> None:
         """The file of a claim; it is not touched if it is right already."""
         if not self.stands(entry):
+            make_folder(self.folder, self._sync)
             write_whole(self._path(entry.uid), _spec(entry), self._sync)
 
     def stands(self, entry: Entry) -> bool:
@@ -53,8 +54,9 @@ class CDI:
         remove(self._path(uid), self._sync)
 
     def uids(self) -> Iterator[str]:
-        """The claims that have a file."""
-        for path in sorted(self.folder.iterdir()):
+        """The claims that have a file, the oldest first."""
+        files = sorted(self.folder.iterdir(), key=lambda path: (path.lstat().st_mtime_ns, path.name))
+        for path in files:
             if (match := _FILE.fullmatch(path.name)) and is_uid(match[1]):
                 yield match[1]
 

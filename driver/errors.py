@@ -15,11 +15,16 @@ Reason = Literal[
     "Held",
     "AdminAccess",
     "Degraded",
+    "Busy",
     "ApiAway",
     "Disk",
     "Defect",
 ]
-"""What metrics count and events carry. ``Held``: CPUs that were asked for by number are another claim's."""
+"""What metrics count and events carry.
+
+``Held``: CPUs that were asked for by number are another claim's. ``Busy``: an earlier call about the same claim
+is at work, or nobody waits for this one any more.
+"""
 
 
 class RefusedError(CpusatError):

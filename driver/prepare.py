@@ -5,7 +5,6 @@ then the ledger's, then frees the CPUs. So a claim has its CPUs before anybody c
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,27 +17,34 @@ from driver.conditions import Conditions
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger
 from driver.ledger.entry import Entry
+from driver.ledger.locks import BusyError
 from driver.names import is_uid
+from driver.placing import Placer
 from driver.ports import ClaimRef, Claims, Document, Observer, Runtime, Solver, Teller
-from models import BadInputError, DefectError, InfeasibleError, Result, Topology, UnknownError, format_cpuset
+from models import Topology, format_cpuset
 
 log = logging.getLogger(__name__)
 
 Read = Callable[[Document, ClaimRef], ClaimView]
 MakeWish = Callable[[ClaimView], Wish]
 
-TRIES = 5
-"""How often a claim is placed anew because another one has got the CPUs meanwhile."""
+SETTLING = 3.0
+"""Seconds to wait for everyone else's masks to leave a new claim's CPUs."""
 
-PLACING, SETTLING = 2.0, 3.0
-"""Seconds to wait for those who place before us, and for everyone else's masks to leave the new claim's CPUs."""
+BUSY = 40.0
+"""Seconds to wait for an earlier call about the same claim. The kubelet gives up after 45 and asks again."""
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True)
 class Preparer:
     """Serves the kubelet. Its methods raise ``RefusedError`` and may be called from many threads.
 
-    ``read`` and ``make_wish`` say what a claim means on this node (``driver.claims``).
+    ``read`` and ``make_wish`` say what a claim means on this node (``driver.claims``). ``greedy`` answers in
+    milliseconds when the ``solver`` is kept busy by others.
     """
 
     topology: Topology
@@ -52,14 +58,17 @@ class Preparer:
     conditions: Conditions
     read: Read
     make_wish: MakeWish
-    _placing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    greedy: Solver | None = None
+    _placer: Placer = field(init=False, repr=False)
 
-    def prepare(self, ref: ClaimRef) -> Entry:
-        """The claim as the ledger has it from now on."""
+    def __post_init__(self) -> None:
+        placer = Placer(self.ledger, self.topology, self.solver, self.greedy or self.solver)
+        object.__setattr__(self, "_placer", placer)
+
+    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = _always) -> Entry:
+        """The claim as the ledger has it from now on. ``wanted``: whether anybody still waits for it."""
         began = time.monotonic()
-        with self._refusals_are_told(ref), self.ledger.locks.of(ref.uid):
-            if not is_uid(ref.uid):
-                raise RefusedError("BadClaim", f"{ref.uid[:80]!r} is no uid")
+        with self._turn(ref, wanted):
             former = self.ledger.snapshot.entries.get(ref.uid)
             view = self._view(ref, former)
             if former is not None and (view is None or _is_the_same(former, view)):
@@ -68,26 +77,54 @@ class Preparer:
                 assert view is not None
                 entry = self._anew(view, former)
                 engine = entry.engine or "given"
-        self.runtime.settle(SETTLING)
+        if engine != "ledger" and not self.runtime.settle(SETTLING):
+            log.warning("other containers have not left the CPUs of claim %s yet; its own has to wait", ref)
         self.observer.prepared(engine, time.monotonic() - began)
         return entry
 
-    def unprepare(self, ref: ClaimRef) -> None:
+    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = _always) -> None:
         """The claim holds nothing any more, whether or not it ever did."""
-        if not is_uid(ref.uid):
-            return
-        with self._refusals_are_told(ref), self.ledger.locks.of(ref.uid), _disk(ref):
-            self.cdi.remove(ref.uid)
-            if ref.uid in self.ledger.snapshot.entries:
-                self.ledger.forget(ref.uid)
+        with self._turn(ref, wanted), _disk(ref):
+            known = ref.uid in self.ledger.snapshot.entries
+            self._release(ref.uid)
+            if known:
                 log.info("claim %s released", ref)
+
+    @contextmanager
+    def _turn(self, ref: ClaimRef, wanted: Callable[[], bool]) -> Iterator[None]:
+        """Be the only one who changes the claim. Refusals are counted and told; a defect becomes one."""
+        try:
+            if not is_uid(ref.uid):
+                raise RefusedError("BadClaim", f"{ref.uid[:80]!r} is no uid")
+            with self._lock(ref):
+                if not wanted():
+                    raise RefusedError("Busy", f"claim {ref}: the kubelet has not waited for it")
+                yield
+        except RefusedError as error:
+            self.observer.refused(error.reason)
+            if error.reason != "Busy":
+                self.teller.tell(ref, error.reason, error.message)
+            log.warning("claim %s refused: %s", ref, error)
+            raise
+        except Exception as error:
+            self.observer.refused("Defect")
+            log.exception("claim %s: a bug in cpusat, please report it", ref)
+            raise RefusedError("Defect", f"claim {ref}: {type(error).__name__}, see the driver's log") from error
+
+    @contextmanager
+    def _lock(self, ref: ClaimRef) -> Iterator[None]:
+        try:
+            with self.ledger.locks.of(ref.uid, BUSY):
+                yield
+        except BusyError:
+            raise RefusedError("Busy", f"claim {ref}: an earlier call is still at work; see to the disk") from None
 
     def _view(self, ref: ClaimRef, former: Entry | None) -> ClaimView | None:
         """The claim as the API server has it now; ``None`` if nobody answers and the ledger has it."""
         try:
             document = self.claims.get(ref.namespace, ref.name)
-        except RefusedError:
-            if former is None or former.adopted:
+        except RefusedError as error:
+            if error.reason != "ApiAway" or former is None or not former.grants:
                 raise
             log.warning("claim %s is answered from the ledger, the API server being away", ref)
             return None
@@ -101,6 +138,7 @@ class Preparer:
         with _disk(ClaimRef(former.uid, former.namespace, former.name)):
             if entry != former:
                 self.ledger.update(entry)
+            if not self.ledger.is_written(entry.uid):
                 self.ledger.write(entry.uid)
             self.cdi.write(entry)
         return entry
@@ -114,104 +152,46 @@ class Preparer:
         wish = self.make_wish(view)
         for note in wish.notes:
             self.teller.tell(view.ref, "Note", note, warning=False)
-        entry = self._placed(view, wish, former)
-        self._commit(entry, former)
-        log.info(
-            "claim %s prepared by %s: CPUs %s", view.ref, entry.engine or "given", format_cpuset(entry.cpuset)
-        )
+        with _disk(view.ref):
+            if former is not None:
+                self._release(former.uid)
+            entry = self._placer.place(_draft(view), wish)
+            self._commit(entry)
+        chosen_by = entry.engine or "the claim itself"
+        log.info("claim %s prepared: CPUs %s, by %s", view.ref, format_cpuset(entry.cpuset), chosen_by)
         return entry
 
-    def _placed(self, view: ClaimView, wish: Wish, former: Entry | None) -> Entry:
-        """The claim's entry, reserved in memory. Claims take turns, but nobody waits for a turn for long."""
-        turn = self._placing.acquire(timeout=PLACING)
+    def _commit(self, entry: Entry) -> None:
+        """Make the reservation last and be seen, or undo it."""
         try:
-            for last in (*[False] * (TRIES - 1), True):
-                entry = self._entry(view, wish, self._solve(view.ref, wish, former))
-                try:
-                    self.ledger.reserve(entry)
-                    return entry
-                except RefusedError as error:
-                    if last or error.reason != "Held" or self._set_aside_is_held(wish, view.ref.uid):
-                        raise
-        finally:
-            if turn:
-                self._placing.release()
-        raise AssertionError("the last try returns or raises")
-
-    def _set_aside_is_held(self, wish: Wish, uid: str) -> bool:
-        snapshot = self.ledger.snapshot
-        mine = snapshot.entries[uid].cpuset if uid in snapshot.entries else frozenset()
-        return bool(wish.set_aside - snapshot.free - mine)
-
-    def _solve(self, ref: ClaimRef, wish: Wish, former: Entry | None) -> Result | None:
-        if not wish.requests:
-            return None
-        snapshot = self.ledger.snapshot
-        mine = frozenset() if former is None else former.cpuset & snapshot.node.allocatable
-        try:
-            result = self.solver.solve(wish.requests, (snapshot.free | mine) - wish.set_aside)
-            result.require()
-        except BadInputError as error:
-            raise RefusedError("BadConfig", f"claim {ref}: {error}") from None
-        except InfeasibleError as error:
-            raise RefusedError("NotPlaceable", f"claim {ref}: {error}") from None
-        except UnknownError as error:
-            raise RefusedError("NotDecided", f"claim {ref}: {error}; it is tried again") from None
-        except DefectError as error:
-            raise RefusedError("Defect", f"claim {ref}: a bug in cpusat, please report it: {error}") from None
-        return result
-
-    def _entry(self, view: ClaimView, wish: Wish, result: Result | None) -> Entry:
-        allocations = () if result is None else result.allocations
-        cpus = wish.set_aside.union(*(given.cpuset for given in allocations))
-        return Entry(
-            uid=view.ref.uid,
-            namespace=view.ref.namespace,
-            name=view.ref.name,
-            fingerprint=view.fingerprint,
-            cpuset=cpus,
-            mems=self._numa_nodes(cpus) if wish.memory == "bind" else frozenset(),
-            grants=view.grants,
-            pods=view.pods,
-            allocations=allocations,
-            engine=None if result is None else result.engine,
-        )
-
-    def _numa_nodes(self, cpus: frozenset[int]) -> frozenset[int]:
-        nodes = {cpu.numa for cpu in self.topology.cpus if cpu.cpu in cpus}
-        return frozenset(node for node in nodes if node is not None)
-
-    def _commit(self, entry: Entry, former: Entry | None) -> None:
-        with _disk(ClaimRef(entry.uid, entry.namespace, entry.name)):
+            self.ledger.write(entry.uid)
+            self.cdi.write(entry)
+        except BaseException:
             try:
-                self.ledger.write(entry.uid)
-                self.cdi.write(entry)
-            except OSError:
-                self._undo(entry, former)
-                raise
-
-    def _undo(self, entry: Entry, former: Entry | None) -> None:
-        """Back to what was. Where the disk does not even let us remove a file, the CPUs stay held as it says."""
-        try:
-            if former is None:
-                self.cdi.remove(entry.uid)
-                self.ledger.forget(entry.uid)
-            else:
-                self.ledger.rollback(entry.uid, former)
-                self.ledger.write(entry.uid)
-                self.cdi.write(former)
-        except OSError as error:
-            log.warning("claim %s could not be undone on disk: %s", entry.uid, error)
-
-    @contextmanager
-    def _refusals_are_told(self, ref: ClaimRef) -> Iterator[None]:
-        try:
-            yield
-        except RefusedError as error:
-            self.observer.refused(error.reason)
-            self.teller.tell(ref, error.reason, error.message)
-            log.warning("claim %s refused: %s", ref, error)
+                self._release(entry.uid)
+            except OSError as error:
+                log.warning(
+                    "claim %s keeps its CPUs until the disk lets us remove its files: %s", entry.uid, error
+                )
             raise
+
+    def _release(self, uid: str) -> None:
+        """Remove the claim's files, then free its CPUs. Raises ``OSError``; then it keeps them."""
+        self.cdi.remove(uid)
+        self.ledger.forget(uid)
+
+
+def _draft(view: ClaimView) -> Entry:
+    """The claim's entry but for its CPUs."""
+    return Entry(
+        uid=view.ref.uid,
+        namespace=view.ref.namespace,
+        name=view.ref.name,
+        fingerprint=view.fingerprint,
+        cpuset=frozenset(),
+        grants=view.grants,
+        pods=view.pods,
+    )
 
 
 def _is_the_same(former: Entry, view: ClaimView) -> bool:

@@ -1,4 +1,4 @@
-"""What a start makes of what the last one left: claims get their CDI files again, those of others are taken over."""
+"""What a start makes of what the last one left: claims get their CDI files again, unknown ones are taken over."""
 
 import logging
 
@@ -14,16 +14,13 @@ def recover(ledger: Ledger, cdi: CDI) -> None:
     """Bring ledger and CDI files together, before anyone is served. Where they differ, the ledger is right.
 
     A CDI file without an entry is dra-driver-cpu's, or that of an entry whose file is torn: its claim goes on.
-    Nothing is raised: what the disk does not take now is tried again when the kubelet asks for the claim.
+    Raises ``OSError`` if the CDI folder cannot be used; a single file that cannot be written is tried again when
+    the kubelet asks for its claim.
     """
-    try:
-        cdi.open()
-        orphans = [uid for uid in cdi.uids() if uid not in ledger.snapshot.entries]
-    except OSError as error:
-        log.error("the CDI folder cannot be used: %s", error)
-        return
-    for uid in orphans:
-        _adopt(uid, ledger, cdi)
+    cdi.open()
+    for uid in list(cdi.uids()):
+        if uid not in ledger.snapshot.entries:
+            _adopt(uid, ledger, cdi)
     for entry in ledger.snapshot.entries.values():
         try:
             cdi.write(entry)

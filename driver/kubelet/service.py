@@ -42,11 +42,11 @@ _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
 class Prepares(Protocol):
     """``driver.prepare.Preparer``."""
 
-    def prepare(self, ref: ClaimRef) -> Entry:
-        """The claim's CPUs and grants. Raises ``RefusedError``."""
+    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool]) -> Entry:
+        """The claim's CPUs and grants, if they are still wanted. Raises ``RefusedError``."""
 
-    def unprepare(self, ref: ClaimRef) -> None:
-        """Free them. Raises ``RefusedError``."""
+    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool]) -> None:
+        """Free them, if that is still wanted. Raises ``RefusedError``."""
 
 
 class DRAService:
@@ -73,7 +73,7 @@ class DRAService:
         """Prepare all claims of the call."""
 
         def one(ref: ClaimRef) -> dra.NodePrepareResourceResponse:
-            entry = self._preparer.prepare(ref)
+            entry = self._preparer.prepare(ref, context.is_active)
             devices = [_device(entry, grant, version) for grant in entry.grants]
             return dra.NodePrepareResourceResponse(devices=devices)
 
@@ -86,7 +86,7 @@ class DRAService:
         """Unprepare all claims of the call."""
 
         def one(ref: ClaimRef) -> dra.NodeUnprepareResourceResponse:
-            self._preparer.unprepare(ref)
+            self._preparer.unprepare(ref, context.is_active)
             return dra.NodeUnprepareResourceResponse()
 
         replies = self._each(request.claims, context, one, dra.NodeUnprepareResourceResponse)

@@ -4,12 +4,23 @@ import json
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from driver.durable import Sync, read_bounded, remove, remove_leftovers, write_whole
+from driver.durable import (
+    Sync,
+    make_folder,
+    move,
+    read_bounded,
+    read_start,
+    remove,
+    remove_leftovers,
+    write_whole,
+)
 from driver.ledger.entry import Entry
 from driver.names import is_uid
 from models import BadInputError, format_cpuset, parse_cpuset
@@ -21,19 +32,42 @@ QUARANTINE = "quarantine"
 LARGEST = 1 << 20
 """Bytes of a claim's file; the largest that the API server can make us write is far smaller."""
 
-_CPUS = re.compile(rb'"cpuset"\s*:\s*"([0-9,-]{0,100000})"')
+_CPUS = re.compile(rb'"cpuset"\s*:\s*"([0-9,-]{0,500000})("?)')
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A file that was found among the ledger's and is none: why, and the CPUs that it names all the same.
+
+    ``whole``: it names all that can ever have been in it.
+    """
+
+    file: Path
+    reason: str
+    cpus: frozenset[int]
+    whole: bool
+
+    @property
+    def uid(self) -> str:
+        """The claim that it is named after, or nothing."""
+        uid, suffix, _ = self.file.name.partition(SUFFIX)
+        return uid if suffix and is_uid(uid) else ""
+
+    def __str__(self) -> str:
+        held = f"its CPUs {format_cpuset(self.cpus)} stay held" if self.cpus else "it names no CPUs"
+        return f"{self.file}: {self.reason}; {held}; remove it when no pod needs it, and restart the driver"
 
 
 @dataclass(frozen=True)
 class Read:
-    """What the folder holds: entries by uid, and CPUs that files in quarantine name."""
+    """What the folder holds: entries by uid, and files that were set aside, now or before."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    quarantined: frozenset[int] = frozenset()
+    aside: tuple[Aside, ...] = ()
 
 
 class Files:
-    """The folder of the ledger. Its methods raise ``OSError`` and leave the former file as it was."""
+    """The folder of the ledger. ``write`` and ``remove`` raise ``OSError``."""
 
     def __init__(self, folder: Path, sync: Sync = os.fsync) -> None:
         self.folder, self._sync = folder, sync
@@ -52,34 +86,59 @@ class Files:
         remove(self._path(uid), self._sync)
 
     def read(self) -> Read:
-        """All entries. A file that is torn, foreign, too large or wrongly named is moved to quarantine."""
-        self.quarantine.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(self.folder)
+        """All entries. A file that is torn, foreign, too large, wrongly named or of CPUs that an older file names
+        too is moved to quarantine. Raises ``BadInputError`` if the folder cannot be made or read.
+        """
+        self._make_ready()
         entries: dict[str, Entry] = {}
-        for path in sorted(self.folder.iterdir()):
-            if path == self.quarantine:
-                continue
+        aside = list(_before(self.quarantine))
+        held: frozenset[int] = frozenset()
+        for path in self._files():
             try:
                 entry = read_entry(path)
-                entries[entry.uid] = entry
+                if clash := entry.cpuset & held:
+                    raise ValueError(f"an older file gives CPUs {format_cpuset(clash)} to another claim")
             except (OSError, ValueError) as error:
-                self._set_aside(path, error)
-        return Read(entries, _cpus_of(self.quarantine))
+                aside.append(self._set_aside(path, str(error)))
+            else:
+                entries[entry.uid] = entry
+                held |= entry.cpuset
+        for each in aside:
+            log.error("a file of the ledger cannot be used: %s", each)
+        return Read(entries, tuple(aside))
 
     def _path(self, uid: str) -> Path:
         if not is_uid(uid):
             raise ValueError(f"{uid[:80]!r} is no uid")
         return self.folder / f"{uid}{SUFFIX}"
 
-    def _set_aside(self, path: Path, error: Exception) -> None:
-        target = self.quarantine / path.name
-        path.replace(target)
-        log.error(
-            "a file of the ledger cannot be used and was moved to %s: %s. The CPUs that it names stay held; "
-            "remove it when no pod uses them any more, and restart the driver",
-            target,
-            error,
-        )
+    def _make_ready(self) -> None:
+        """As far as a disk lets us that may be full or read-only."""
+        try:
+            make_folder(self.quarantine, self._sync)
+            remove_leftovers(self.folder)
+        except OSError as error:
+            log.error("the ledger's folder cannot be written to: %s", error)
+
+    def _files(self) -> list[Path]:
+        """Oldest first."""
+        try:
+            files = [path for path in self.folder.iterdir() if path.is_symlink() or not path.is_dir()]
+            return sorted(files, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+        except OSError as error:
+            reason = f"the ledger cannot be read: {error.strerror}"
+            raise BadInputError(reason, file=str(self.folder)) from None
+
+    def _set_aside(self, path: Path, reason: str) -> Aside:
+        names = (path.name, *(f"{path.name}.{n}" for n in range(1, 1000)))
+        free = (self.quarantine / name for name in names)
+        target = next(place for place in free if not place.exists())
+        try:
+            move(path, target, self._sync)
+        except OSError as error:
+            log.error("%s cannot be moved to %s: %s", path, target, error.strerror)
+            target = target if target.exists() else path
+        return Aside(target, reason, *_legible(target))
 
 
 def read_entry(path: Path) -> Entry:
@@ -95,18 +154,31 @@ def read_entry(path: Path) -> Entry:
         raise ValueError("is nested too deeply") from None
     if entry.uid != uid:
         raise ValueError(f"it is the file of another claim, {entry.uid[:80]!r}")
+    if not entry.cpuset:
+        raise ValueError("it gives the claim no CPUs")
     return entry
 
 
-def _cpus_of(quarantine: Path) -> frozenset[int]:
-    """CPUs that the files in quarantine name in whatever is left of them."""
-    found: set[int] = set()
-    for path in quarantine.iterdir():
-        try:
-            for text in _CPUS.findall(read_bounded(path, LARGEST)):
-                found |= parse_cpuset(text.decode())
-        except (OSError, ValueError):
-            continue
-    if found:
-        log.error("CPUs %s stay held: files in %s name them", format_cpuset(found), quarantine)
-    return frozenset(found)
+def _before(quarantine: Path) -> Iterator[Aside]:
+    """Files that nobody has dealt with since an earlier start."""
+    with suppress(OSError):
+        for path in sorted(quarantine.iterdir()):
+            yield Aside(path, "was put into quarantine", *_legible(path))
+
+
+def _legible(path: Path) -> tuple[frozenset[int], bool]:
+    """CPUs that a file names in whatever is left of it, and whether an entry of which this is left had no others:
+    its own CPUs come before those of its parts."""
+    try:
+        found = _CPUS.findall(read_start(path, LARGEST))
+    except (OSError, ValueError):
+        return frozenset(), False
+    parts = {part for cpus, _ in found for part in cpus.decode().split(",")}
+    return frozenset[int]().union(*map(_part, parts)), bool(found and found[0][1])
+
+
+def _part(text: str) -> frozenset[int]:
+    """CPUs of one range of a list, which may have lost its end."""
+    with suppress(ValueError):
+        return parse_cpuset(text.removesuffix("-"))
+    return frozenset()

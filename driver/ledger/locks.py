@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class BusyError(Exception):
+    """Somebody else holds the key's lock."""
+
+
 class Locks:
     """Locks by key, there as long as somebody holds or wants them."""
 
@@ -14,16 +18,26 @@ class Locks:
         self._users: dict[str, int] = {}
 
     @contextmanager
-    def of(self, key: str) -> Iterator[None]:
-        """Hold the key's lock."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-            self._users[key] = self._users.get(key, 0) + 1
+    def of(self, key: str, timeout: float = -1) -> Iterator[None]:
+        """Hold the key's lock. Raises ``BusyError`` when it could not be had for so many seconds."""
+        lock = self._wanted(key)
         try:
-            with lock:
+            if not lock.acquire(timeout=timeout):
+                raise BusyError(key)
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
-            with self._lock:
-                self._users[key] -= 1
-                if not self._users[key]:
-                    del self._users[key], self._locks[key]
+            self._dropped(key)
+
+    def _wanted(self, key: str) -> threading.Lock:
+        with self._lock:
+            self._users[key] = self._users.get(key, 0) + 1
+            return self._locks.setdefault(key, threading.Lock())
+
+    def _dropped(self, key: str) -> None:
+        with self._lock:
+            self._users[key] -= 1
+            if not self._users[key]:
+                del self._users[key], self._locks[key]

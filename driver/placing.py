@@ -1,0 +1,115 @@
+"""From a wish to reserved CPUs: asks the solver, and asks again when another claim has been quicker."""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from driver.claims.wish import Wish
+from driver.errors import RefusedError
+from driver.ledger.book import Ledger, holders
+from driver.ledger.entry import Entry, Snapshot
+from driver.ports import Solver
+from models import BadInputError, DefectError, InfeasibleError, Request, Result, Topology, UnknownError
+
+log = logging.getLogger(__name__)
+
+EXACT_TRIES, GREEDY_TRIES = 2, 8
+
+PATIENCE = 2.0
+"""Seconds to wait for those who ask the solver before us."""
+
+
+class LostRaceError(Exception):
+    """CPUs that were free when the solver was asked are another claim's now."""
+
+
+class Placer:
+    """Chooses CPUs and reserves them in the ledger's memory. Safe to use from any thread.
+
+    Claims take turns with the ``solver``: asked at once it would give all of them the same CPUs, and all but one
+    would have to ask again. Nobody waits for a turn for long: who has waited or was overtaken is served by
+    ``greedy``, which takes milliseconds. No lock is held that a reader of the ledger wants.
+    """
+
+    def __init__(self, ledger: Ledger, topology: Topology, solver: Solver, greedy: Solver) -> None:
+        self._ledger = ledger
+        self._numa = {cpu.cpu: cpu.numa for cpu in topology.cpus}
+        exact_turn, greedy_turn = threading.Lock(), threading.Lock()
+        self._tries = [(solver, exact_turn, PATIENCE)] * EXACT_TRIES + [(greedy, greedy_turn, -1)] * GREEDY_TRIES
+
+    def place(self, draft: Entry, wish: Wish) -> Entry:
+        """The draft with its CPUs, which are reserved.
+
+        Raises ``RefusedError``: ``Held``, ``NoSharedCPU``, ``NotPlaceable``, ``NotDecided``, ``BadConfig``,
+        ``Defect``.
+        """
+        for solver, turn, patience in self._tries:
+            if not turn.acquire(timeout=patience):
+                continue
+            try:
+                return self._attempt(draft, wish, solver)
+            except LostRaceError:
+                log.info("another claim was quicker; CPUs are chosen again")
+            finally:
+                turn.release()
+        raise RefusedError("NotDecided", "other claims took its CPUs again and again; it is tried again")
+
+    def _attempt(self, draft: Entry, wish: Wish, solver: Solver) -> Entry:
+        before, given = self._ledger.snapshot, wish.set_aside
+        if clash := given & before.held:
+            raise RefusedError("Held", holders(before, clash))
+        result = _answer(solver, wish.requests, _offered(before, given)) if wish.requests else None
+        entry = self._filled(draft, wish, result)
+        try:
+            self._ledger.reserve(entry)
+        except RefusedError as error:
+            if error.reason == "Held" and entry.cpuset <= before.node.allocatable:
+                raise LostRaceError from None
+            raise
+        return entry
+
+    def _filled(self, draft: Entry, wish: Wish, result: Result | None) -> Entry:
+        allocations = result.allocations if result else ()
+        cpuset = wish.set_aside.union(*(allocation.cpuset for allocation in allocations))
+        found = {
+            "cpuset": cpuset,
+            "mems": self._mems(wish, cpuset),
+            "allocations": allocations,
+            "engine": result.engine if result else None,
+        }
+        return draft.model_copy(update=found)
+
+    def _mems(self, wish: Wish, cpuset: frozenset[int]) -> frozenset[int]:
+        """NUMA nodes that the claim's memory is to be bound to; none for no binding."""
+        if wish.memory == "none":
+            return frozenset()
+        nodes = {self._numa.get(cpu) for cpu in cpuset}
+        return frozenset(node for node in nodes if node is not None)
+
+
+def _offered(snapshot: Snapshot, given: frozenset[int]) -> frozenset[int]:
+    """Free CPUs that the solver may choose from.
+
+    Isolated CPUs are not shared anyway. Where some are free, those CPUs that must stay shared are kept from the
+    solver, which cannot know that it should take isolated ones instead.
+    """
+    free, node = snapshot.free - given, snapshot.node
+    if not free & node.isolated:
+        return free
+    return free - frozenset(sorted(free - node.isolated)[: node.min_shared])
+
+
+def _answer(solver: Solver, requests: Sequence[Request], free: frozenset[int]) -> Result:
+    """The solver's answer, if it is CPUs."""
+    try:
+        result = solver.solve(requests, free)
+        result.require()
+    except BadInputError as error:
+        raise RefusedError("BadConfig", str(error)) from None
+    except InfeasibleError as error:
+        raise RefusedError("NotPlaceable", str(error)) from None
+    except UnknownError as error:
+        raise RefusedError("NotDecided", f"{error}; it is tried again") from None
+    except DefectError as error:
+        raise RefusedError("Defect", f"a bug in cpusat, please report it: {error}") from None
+    return result
