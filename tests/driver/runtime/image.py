@@ -10,8 +10,8 @@ from typing import Any
 NAME = "cpusat.test/box:1"
 
 
-def write_archive(path: Path, busybox: Path) -> None:
-    """Write the archive."""
+def write_image(busybox: Path, path: Path) -> Path:
+    """Write the archive; its path."""
     layer = _layer(busybox.read_bytes())
     config = _json(
         {
@@ -38,6 +38,7 @@ def write_archive(path: Path, busybox: Path) -> None:
         _add(archive, "index.json", _json({"schemaVersion": 2, "manifests": [named]}))
         for blob in (layer, config, manifest):
             _add(archive, f"blobs/sha256/{_digest(blob).removeprefix('sha256:')}", blob)
+    return path
 
 
 def _layer(busybox: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """A real container runtime from Debian's packages, unpacked into a folder of the tests: nothing is installed.
 
-Debian 13 and unstable bring two versions of containerd; their runc wants a newer C library than Debian 12 has, whose
-own runc serves both.
+Debian 13 and unstable bring two versions of containerd; their runc wants a newer C library than Debian 12 has,
+whose own runc serves both.
 """
 
 import fcntl
@@ -28,9 +28,14 @@ class Binaries:
 
     containerd: Path
     ctr: Path
-    shims: Path
     runc: Path
     busybox: Path
+    version: str
+
+    @property
+    def path(self) -> str:
+        """A search path on which containerd finds its shims."""
+        return f"{self.containerd.parent}:{os.environ['PATH']}"
 
 
 def cache() -> Path:
@@ -45,16 +50,20 @@ def fetch(suite: str) -> Binaries:
         if shutil.which(program) is None:
             raise NotAvailableError(f"there is no {program}")
     folders = {each: _unpacked(each) for each in SUITES}
-    found = Binaries(
+    roots = [folders["trixie"] / "usr/bin/busybox", folders["trixie"] / "bin/busybox"]
+    return Binaries(
         containerd=folders[suite] / "usr/bin/containerd",
         ctr=folders[suite] / "usr/bin/ctr",
-        shims=folders[suite] / "usr/bin",
         runc=folders["bookworm"] / "usr/sbin/runc",
-        busybox=folders["trixie"] / "usr/bin/busybox",
+        busybox=next(each for each in roots if each.exists()),
+        version=_version(folders[suite].parent),
     )
-    if not found.busybox.exists():
-        found = Binaries(found.containerd, found.ctr, found.shims, found.runc, folders["trixie"] / "bin/busybox")
-    return found
+
+
+def _version(folder: Path) -> str:
+    """Of containerd, as its package is named."""
+    (package,) = (folder / "debs").glob("containerd_*")
+    return package.name.split("_")[1]
 
 
 def _unpacked(suite: str) -> Path:
