@@ -1,74 +1,85 @@
-"""An image around busybox, as an OCI archive: what pods and their pause container run."""
+"""An image of busybox alone, made by hand: an archive in the OCI image layout, as ``ctr images import`` takes it."""
 
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from pathlib import Path
 from typing import Any
 
-NAME = "cpusat.test/box:1"
+NAME = "cpusat.test/busybox:1"
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+FOR_EVER = ("/bin/busybox", "sleep", "1000000")
+FOLDERS = ("bin", "dev", "etc", "proc", "sys", "tmp")
+APPLETS = ("sh", "sleep", "cat", "grep", "env", "true")
 
 
-def write_image(busybox: Path, path: Path) -> Path:
+class _Archive:
+    """Files and blobs of a tar file."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+
+    def add(self, name: str, content: bytes) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        self._tar.addfile(entry, io.BytesIO(content))
+
+    def blob(self, kind: str, content: bytes, **more: Any) -> dict[str, Any]:
+        """Add it under its digest; its descriptor."""
+        digest = hashlib.sha256(content).hexdigest()
+        self.add(f"blobs/sha256/{digest}", content)
+        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content), **more}
+
+
+def write_image(busybox: Path, target: Path) -> Path:
     """Write the archive; its path."""
-    layer = _layer(busybox.read_bytes())
-    config = _json(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
-            "config": {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
-        }
-    )
-    layers = [_descriptor("application/vnd.oci.image.layer.v1.tar", layer)]
-    of_config = _descriptor("application/vnd.oci.image.config.v1+json", config)
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": of_config,
-            "layers": layers,
-        }
-    )
-    named = _descriptor("application/vnd.oci.image.manifest.v1+json", manifest)
-    named["annotations"] = {"io.containerd.image.name": NAME, "org.opencontainers.image.ref.name": "1"}
-    with tarfile.open(path, "w") as archive:
-        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
-        _add(archive, "index.json", _json({"schemaVersion": 2, "manifests": [named]}))
-        for blob in (layer, config, manifest):
-            _add(archive, f"blobs/sha256/{_digest(blob).removeprefix('sha256:')}", blob)
-    return path
+    with tarfile.open(target, "w") as tar:
+        archive = _Archive(tar)
+        content = _layer(busybox)
+        layer = archive.blob(LAYER, content)
+        config = archive.blob(CONFIG, _json(_config(layer["digest"])))
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]}
+        named = {"io.containerd.image.name": NAME, "org.opencontainers.image.ref.name": NAME}
+        described = archive.blob(MANIFEST, _json(manifest), annotations=named)
+        archive.add("index.json", _json({"schemaVersion": 2, "manifests": [described]}))
+        archive.add("oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+    return target
 
 
-def _layer(busybox: bytes) -> bytes:
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w") as layer:
-        for folder in ("bin", "tmp", "proc", "sys", "dev", "etc"):
+def _config(layer: str) -> dict[str, Any]:
+    machine = platform.machine()
+    return {
+        "architecture": ARCHITECTURES.get(machine, machine),
+        "os": "linux",
+        "config": {"Entrypoint": FOR_EVER, "Env": ["PATH=/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [layer]},
+    }
+
+
+def _layer(busybox: Path) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for folder in FOLDERS:
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            layer.addfile(entry)
-        _add(layer, "bin/busybox", busybox, 0o755)
-        for program in ("sh", "sleep", "cat", "true", "grep", "env"):
-            link = tarfile.TarInfo(f"bin/{program}")
+            tar.addfile(entry)
+        program = tar.gettarinfo(str(busybox), "bin/busybox")
+        program.mode = 0o755
+        with busybox.open("rb") as stream:
+            tar.addfile(program, stream)
+        for applet in APPLETS:
+            link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            layer.addfile(link)
-    return found.getvalue()
+            tar.addfile(link)
+    return content.getvalue()
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), mode
-    archive.addfile(entry, io.BytesIO(content))
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def _digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _descriptor(kind: str, content: bytes) -> dict[str, Any]:
-    return {"mediaType": kind, "digest": _digest(content), "size": len(content)}
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()

@@ -1,0 +1,335 @@
+"""The driver on a real containerd: what the kernel says after every step, beside what the ledger says.
+
+The machine is the one that the tests run on; with two CPUs, one can be given and one stays shared.
+"""
+
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from driver.names import CDI_KIND, cdi_file, cdi_name, variable
+from driver.ports import ClaimRef
+from models import format_cpuset
+from tests.driver.kubelet.kubelet import Refused
+from tests.driver.runtime.containerd import Containerd
+from tests.driver.runtime.masks import mask, read_status, why_no_cpusets
+from tests.driver.runtime.node import ONLINE, Node, RefusedError, until
+from tests.driver.runtime.packages import NotAvailableError, fetch
+
+SUITES = {"containerd-1.7": "trixie", "containerd-2.1": "sid"}
+WHY_NOT = "only root can run containers" if os.geteuid() else why_no_cpusets()
+
+pytestmark = [
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "it can"),
+    pytest.mark.skipif(len(ONLINE) < 2, reason="a single CPU cannot be given and shared"),
+]
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
+    try:
+        binaries = fetch(SUITES[request.param])
+    except NotAvailableError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no containerd to be had: {error}")
+    with Containerd(binaries) as running:
+        yield running
+
+
+@pytest.fixture
+def node(containerd: Containerd, short_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+    node = Node(short_path, containerd)
+    try:
+        with node.open():
+            yield node
+            assert "Traceback" not in node.log()
+    finally:
+        print("\n".join([request.node.name, *node.steps]))
+
+
+def test_a_pod_runs_on_its_cpus_and_its_neighbours_on_the_others(node: Node) -> None:
+    neighbour = node.run(name="neighbour")
+    node.check("before")
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    node.check("prepared")
+    own = node.run(ref)
+    assert mask(own.cgroup) == cpus
+    assert mask(neighbour.cgroup) == ONLINE - cpus
+    assert node.first_mask(own) == cpus
+    assert f"{variable(ref.uid)}={format_cpuset(cpus)}" in node.cri.execute(own.id, "env")
+    node.check("running")
+    late = node.run(name="late")
+    assert node.first_mask(late) == ONLINE - cpus
+    node.remove(own)
+    node.unprepare(ref)
+    node.check("unprepared")
+    assert mask(neighbour.cgroup) == ONLINE
+
+
+def test_nobody_is_on_a_claims_cpus_when_its_first_process_starts(node: Node) -> None:
+    neighbours = [node.run(name=f"n{i}") for i in range(6)]
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    node.run(ref)
+    assert [mask(each.cgroup) for each in neighbours] == [ONLINE - cpus] * 6
+    node.check("at once")
+
+
+def test_containers_created_while_the_pool_changes_end_up_right(node: Node) -> None:
+    refused: list[str] = []
+
+    def create(number: int) -> None:
+        try:
+            node.run(name=f"c{number}")
+        except RefusedError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=create, args=(i,)) for i in range(12)]
+    for thread in threads[:6]:
+        thread.start()
+    ref = node.claim()
+    node.prepare(ref)
+    for thread in threads[6:]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(node.containers) + len(refused) == 12
+    node.check(f"created under a change, {len(refused)} refused")
+    until("the claim's container may start", lambda: _started(node, ref))
+    node.check("with the claim's container")
+
+
+def test_containers_created_while_the_driver_is_away_are_put_right(node: Node) -> None:
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    node.run(ref)
+    node.end_driver()
+    late = node.run(name="meanwhile")
+    assert mask(late.cgroup) == ONLINE
+    node.start_driver()
+    node.check("the driver is back")
+    assert mask(late.cgroup) == ONLINE - cpus
+    assert node.prepare(ref) == cpus
+
+
+def test_each_part_may_be_restarted(node: Node) -> None:
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    node.run(ref)
+    node.run(name="neighbour")
+    node.end_driver(signal.SIGTERM)
+    node.check("driver stopped")
+    node.start_driver()
+    node.check("driver started")
+    node.containerd.stop()
+    node.containerd.start()
+    node.check("containerd restarted")
+    node.containerd.kill()
+    node.containerd.start()
+    until("the driver has found containerd again", lambda: _started(node, None))
+    node.check("containerd killed and started")
+    node.api.away()
+    assert node.prepare(ref) == cpus
+    node.check("API server away")
+    node.api.back()
+
+
+def test_a_kubelet_that_updates_containers_does_not_undo_masks(node: Node) -> None:
+    ref = node.claim()
+    node.prepare(ref)
+    for container in (node.run(ref), node.run(name="neighbour")):
+        node.cri.update(container.id, cpu_shares=512)
+        node.check(f"{container.name} updated without a cpuset")
+        node.cri.update(container.id, cpuset_cpus=format_cpuset(ONLINE))
+        node.check(f"{container.name} updated with a cpuset")
+
+
+def test_a_container_that_restarts_keeps_its_cpus_without_a_new_prepare(node: Node) -> None:
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    first = node.run(ref)
+    node.remove(first, pod=False)
+    second = node.run(ref, pod=first.pod, attempt=1)
+    assert node.first_mask(second) == cpus
+    node.check("restarted")
+
+
+def test_a_probe_that_is_executed_runs_on_the_claims_cpus(node: Node) -> None:
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    own = node.run(ref)
+    assert read_status(node.cri.execute(own.id, "cat", "/proc/self/status")) == cpus
+
+
+def test_variables_that_lie_do_not_start_a_container(node: Node) -> None:
+    ref = node.claim()
+    cpus = node.prepare(ref)
+    stranger = node.cri.run_pod("00000000-0000-0000-0000-00000000beef")
+    lies = [
+        {variable(ref.uid): format_cpuset(cpus)},
+        {variable("00000000-0000-0000-0000-000000000000"): "0"},
+        {variable(ref.uid): "x-y"},
+    ]
+    for lie in lies:
+        with pytest.raises(RefusedError):
+            node.run(pod=stranger, env=lie)
+    with pytest.raises(RefusedError):
+        node.run(ref, env={variable(ref.uid): format_cpuset(ONLINE - cpus)})
+    node.check("nothing has started")
+    assert node.containers == {}
+
+
+def test_a_second_container_of_a_claim_is_refused(node: Node) -> None:
+    ref = node.claim()
+    node.prepare(ref)
+    first = node.run(ref)
+    with pytest.raises(RefusedError):
+        node.run(ref, pod=first.pod, name="second")
+    node.check("one container")
+
+
+def test_claims_of_the_go_driver_are_taken_over(node: Node) -> None:
+    node.end_driver()
+    ref, cpu = node.claim(), max(ONLINE)
+    device = {"name": cdi_name(ref.uid), "containerEdits": {"env": [f"{variable(ref.uid)}={cpu}"]}}
+    file = node.containerd.cdi_dir / cdi_file(ref.uid)
+    file.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": CDI_KIND, "devices": [device]}))
+    own = node.run(ref)
+    node.start_driver()
+    assert node.ledger[ref.uid].cpuset == {cpu}
+    node.run(name="neighbour")
+    until("the running container is pinned", lambda: not node.wrong())
+    node.check("taken over")
+    assert node.prepare(ref) == {cpu}
+    node.remove(own)
+    node.unprepare(ref)
+    assert not file.exists()
+    node.check("released")
+
+
+def test_a_solver_that_hangs_or_dies_holds_up_nobody(node: Node) -> None:
+    first = until("the solver's process", lambda: "is ready" in node.log() and node.worker())
+    os.kill(first, signal.SIGSTOP)
+    ref = node.claim()
+    node.prepare(ref)
+    until("greedy has stood in", lambda: "greedy stands in for CP-SAT" in node.log())
+    own = node.run(ref)
+    node.check("the solver's process has stopped")
+    second = until("another process", lambda: (found := node.worker()) != first and found, 60)
+    os.kill(second, signal.SIGKILL)
+    node.remove(own)
+    node.unprepare(ref)
+    again = node.claim()
+    node.prepare(again)
+    node.run(again)
+    node.check("the solver's process was killed")
+
+
+def test_about_a_hundred_random_steps_leave_every_mask_as_the_ledger_says(node: Node) -> None:
+    rng = random.Random(20261130)
+    claims: list[ClaimRef] = []
+    for number in range(100):
+        step = rng.choice(
+            [
+                "claim",
+                "claim",
+                "run",
+                "run",
+                "shared",
+                "shared",
+                "end",
+                "end",
+                "update",
+                "driver",
+                "api",
+                "runtime",
+            ]
+        )
+        _STEPS[step](node, rng, claims)
+        node.check(f"{number} {step}")
+    assert len(node.steps) == 100
+
+
+def _claim(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    ref = node.claim()
+    try:
+        node.prepare(ref)
+        claims.append(ref)
+    except Refused:
+        assert claims, "the only claim was refused"
+
+
+def _run(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    carried = {each.ref for each in node.containers.values()}
+    for ref in claims:
+        if ref not in carried:
+            until("the claim's container may start", lambda ref=ref: _started(node, ref))
+
+
+def _shared(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    if len(node.containers) < 6:
+        node.run(name=f"s{len(node.steps)}")
+
+
+def _end(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    if node.containers:
+        container = rng.choice(list(node.containers.values()))
+        node.remove(container)
+        if container.ref is not None:
+            node.unprepare(container.ref)
+            claims.remove(container.ref)
+
+
+def _update(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    for container in list(node.containers.values())[:2]:
+        node.cri.update(container.id, cpu_shares=rng.choice([2, 512, 1024]))
+
+
+def _driver(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    node.end_driver(rng.choice([signal.SIGKILL, signal.SIGTERM]))
+    node.start_driver()
+
+
+def _api(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    node.api.away()
+    for ref in claims:
+        node.prepare(ref)
+    node.api.back()
+
+
+def _runtime(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
+    rng.choice([node.containerd.stop, node.containerd.kill])()
+    node.containerd.start()
+    until("the driver has found containerd again", lambda: _started(node, None))
+
+
+_STEPS = {
+    "claim": _claim,
+    "run": _run,
+    "shared": _shared,
+    "end": _end,
+    "update": _update,
+    "driver": _driver,
+    "api": _api,
+    "runtime": _runtime,
+}
+
+
+def _started(node: Node, ref: ClaimRef | None) -> bool:
+    """Try it, as a kubelet does again and again."""
+    try:
+        container = node.run(ref, name="tried")
+    except (RefusedError, grpc.RpcError):
+        return False
+    if ref is None:
+        node.remove(container)
+    return True
