@@ -64,10 +64,10 @@ class CDI:
         """The claim of a file that another driver has written; ``None`` if it does not name any CPUs."""
         try:
             cpus = parse_cpuset(_cpuset(json.loads(read_bounded(self._path(uid), LARGEST)), uid))
+            return Entry(uid=uid, cpuset=cpus, adopted=True)
         except (OSError, ValueError, RecursionError) as error:
             log.error("the CDI file of claim %s cannot be read and is left alone: %s", uid, error)
             return None
-        return Entry(uid=uid, cpuset=cpus, adopted=True) if cpus else None
 
     def _path(self, uid: str) -> Path:
         if not is_uid(uid):
@@ -84,8 +84,8 @@ def _spec(entry: Entry) -> bytes:
 def _cpuset(spec: object, uid: str) -> str:
     """What the variable of the claim is set to, in whichever of the spec's edits it stands."""
     found = {value for text in _texts(spec) if (value := text.removeprefix(f"{variable(uid)}=")) != text}
-    if len(found) != 1:
-        raise ValueError(f"it sets {variable(uid)} to {len(found)} values instead of one")
+    if len(found) != 1 or "" in found:
+        raise ValueError(f"it sets {variable(uid)} to {len(found - {''})} values instead of one")
     return found.pop()
 
 

@@ -70,6 +70,11 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}{NEW}")
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether it is such a file."""
+    return path.name.startswith(".") and path.name.endswith(NEW)
+
+
 def remove_leftovers(folder: Path, name: str = "*") -> None:
     """Remove what a kill between writing and renaming has left of files of that name (a pattern)."""
     for leftover in folder.glob(f".{name}{NEW}"):

@@ -64,7 +64,8 @@ class Ledger:
         self._listeners.append(listener)
 
     def reserve(self, entry: Entry) -> None:
-        """Hold the entry's CPUs from now on, in memory.
+        """Hold the entry's CPUs from now on, in memory. A claim that holds others has to be forgotten first, lest
+        its file still names those when they are somebody else's.
 
         Raises ``RefusedError``: ``Held`` if another claim holds some of them or they are not allocatable,
         ``NoSharedCPU`` if too few would be left for everyone else.
@@ -142,12 +143,10 @@ class Ledger:
 
     def _check_free(self, entry: Entry) -> None:
         """That nobody else holds the entry's CPUs. A torn file of the claim itself is not somebody else."""
-        if not entry.cpuset:
-            raise RefusedError("Defect", "a claim cannot hold no CPUs")
-        former = self.snapshot.entries.get(entry.uid)
+        if not entry.cpuset or entry.uid in self.snapshot.entries:
+            raise RefusedError("Defect", f"claim {entry.uid} holds CPUs already, or is to hold none")
         torn = self._withheld.get(f"{entry.uid}.json", frozenset())
-        mine = torn | (former.cpuset if former else frozenset())
-        if clash := (entry.cpuset - mine) & self.snapshot.held:
+        if clash := (entry.cpuset - torn) & self.snapshot.held:
             raise RefusedError("Held", holders(self.snapshot, clash))
 
     def _put(self, entry: Entry) -> None:
@@ -210,9 +209,8 @@ def _check_allocatable(snapshot: Snapshot, entry: Entry) -> None:
 
 
 def _check_shared(snapshot: Snapshot, entry: Entry) -> None:
-    former, node = snapshot.entries.get(entry.uid), snapshot.node
-    others = snapshot.held - (former.cpuset if former else frozenset())
-    left = len(node.spare(others | entry.cpuset))
+    node = snapshot.node
+    left = len(node.spare(snapshot.held | entry.cpuset))
     if left < node.min_shared:
         reason = f"{left} CPUs would be left in the shared pool, and {node.min_shared} must stay (minSharedCPUs)"
         raise RefusedError("NoSharedCPU", reason)

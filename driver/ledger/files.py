@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from driver.durable import (
     Sync,
+    is_temporary,
     make_folder,
     move,
     read_bounded,
@@ -121,10 +122,11 @@ class Files:
             log.error("the ledger's folder cannot be written to: %s", error)
 
     def _files(self) -> list[Path]:
-        """Oldest first."""
+        """All that is no folder and not just being written, oldest first."""
         try:
-            files = [path for path in self.folder.iterdir() if path.is_symlink() or not path.is_dir()]
-            return sorted(files, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+            files = (path for path in self.folder.iterdir() if path.is_symlink() or not path.is_dir())
+            whole = (path for path in files if not is_temporary(path))
+            return sorted(whole, key=lambda path: (path.lstat().st_mtime_ns, path.name))
         except OSError as error:
             reason = f"the ledger cannot be read: {error.strerror}"
             raise BadInputError(reason, file=str(self.folder)) from None
@@ -146,10 +148,13 @@ def read_entry(path: Path) -> Entry:
     uid = path.name.removesuffix(SUFFIX)
     if not path.name.endswith(SUFFIX) or not is_uid(uid):
         raise ValueError("its name is not that of a claim's file")
+    content = read_bounded(path, LARGEST)
     try:
-        entry = Entry.model_validate(json.loads(read_bounded(path, LARGEST)))
+        entry = Entry.model_validate(json.loads(content))
     except ValidationError as error:
-        raise ValueError(str(BadInputError.from_pydantic(error))) from None
+        raise ValueError(f"is of another kind or version: {BadInputError.from_pydantic(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"is torn: {error}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     if entry.uid != uid:
