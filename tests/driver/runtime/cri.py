@@ -20,7 +20,7 @@ FIRST_MASK = "/first-mask"
 """Where a container's first process writes, before anything else, which CPUs it may run on."""
 
 COMMAND = ("sh", "-c", f"grep Cpus_allowed_list /proc/self/status >{FIRST_MASK}; sleep 1000000 & sleep 1000000")
-"""Three processes: a shell and two that sleep."""
+"""Two processes that sleep."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class CRI:
 
     def __init__(self, socket: Path, cgroup: str) -> None:
         self._socket, self.cgroup = socket, cgroup
-        options = [("grpc.max_reconnect_backoff_ms", 200), ("grpc.initial_reconnect_backoff_ms", 50)]
+        options = [(f"grpc.{name}_reconnect_backoff_ms", 50) for name in ("initial", "min", "max")]
         self._channel = grpc.insecure_channel(f"unix:{socket}", options=options)
         self._service = services.RuntimeServiceStub(self._channel)
 
