@@ -55,8 +55,11 @@ class CRI:
 
     def __init__(self, socket: Path, cgroup: str) -> None:
         self._socket, self.cgroup = socket, cgroup
-        options = [(f"grpc.{name}_reconnect_backoff_ms", 50) for name in ("initial", "min", "max")]
-        self._channel = grpc.insecure_channel(f"unix:{socket}", options=options)
+        self._connect()
+
+    def _connect(self) -> None:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self._channel = grpc.insecure_channel(f"unix:{self._socket}", options=options)
         self._service = services.RuntimeServiceStub(self._channel)
 
     def close(self) -> None:
@@ -74,10 +77,13 @@ class CRI:
         return f"{reply.runtime_name} {reply.runtime_version}"
 
     def is_ready(self) -> bool:
-        """Whether it answers and would run pods on the node's network."""
+        """Whether it answers and would run pods on the node's network. If not we hang up, for gRPC would wait
+        for seconds before it tries to connect again."""
         try:
             conditions = self.call("Status", deadline=5.0).status.conditions
         except grpc.RpcError:
+            self.close()
+            self._connect()
             return False
         return any(each.type == "RuntimeReady" and each.status for each in conditions)
 
