@@ -21,9 +21,8 @@ from tests.driver.kubelet.kubelet import Refused
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.masks import mask, read_status, why_no_cpusets
 from tests.driver.runtime.node import ONLINE, Node, RefusedError, until
-from tests.driver.runtime.packages import NotAvailableError, fetch
+from tests.driver.runtime.packages import SUITES, UnavailableError, fetch
 
-SUITES = {"containerd-1.7": "trixie", "containerd-2.1": "sid"}
 WHY_NOT = "only root can run containers" if os.geteuid() else why_no_cpusets()
 
 pytestmark = [
@@ -32,11 +31,11 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=SUITES)
+@pytest.fixture(scope="module", params=SUITES, ids=lambda release: f"containerd-{release}")
 def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
     try:
-        binaries = fetch(SUITES[request.param])
-    except NotAvailableError as error:
+        binaries = fetch(request.param)
+    except UnavailableError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(f"no containerd to be had: {error}")
