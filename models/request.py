@@ -40,12 +40,14 @@ def _read_ids(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
 def _read_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
     """One preference or several, with underscores or dashes."""
     names = [value] if isinstance(value, str) else value
-    if isinstance(names, bool) or not isinstance(names, list | tuple | set | frozenset):
+    if isinstance(names, bool):
         return names
-    found = {name.replace("-", "_") if isinstance(name, str) else name for name in names}
+    known = ", ".join(get_args(Preference))
+    if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"expected true, false or a list of preferences, which are: {known}")
+    found = {name.replace("-", "_") for name in names}
     if unknown := found - set(get_args(Preference)):
-        known = ", ".join(get_args(Preference))
-        raise ValueError(f"{sorted(map(str, unknown))[0]!r} is no preference; these are: {known}")
+        raise ValueError(f"{min(unknown)[:80]!r} is no preference; these are: {known}")
     return frozenset(found)
 
 

@@ -60,6 +60,8 @@ REFUSED = {
     "an unknown core type": ({"core_type": "big"}, "core_type", "'any', 'performance' or 'efficiency'"),
     "an unknown option": ({"full_pcpus": True}, "full_pcpus", "Extra inputs"),
     "an unknown preference": ({"strict": ["fit"]}, "strict", "these are: policy, numa_min"),
+    "a preference that is no text": ({"strict": [["policy"]]}, "strict", "which are: policy, numa_min"),
+    "a number of preferences": ({"strict": 1}, "strict", "expected true, false or a list of preferences"),
     "a floor of none": ({"numa_min": 0}, "numa_min", "greater than or equal to 1"),
     "a floor of some": ({"numa_min": "some"}, "numa_min", "'all'"),
     "a ceiling of none": ({"numa_max": 0}, "numa_max", "greater than or equal to 1"),
