@@ -1,23 +1,22 @@
 """Placement options as cluster users write them: in a DeviceClass, a claim, or as the driver's defaults."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
-from models.request import NUMAIds, Policy, Preference
+from models.request import NUMAIds, Policy, Preference, Strict
 
 Memory = Literal["none", "bind"]
 
-_CAMEL = {to_camel(name): name for name in ("numa_min", "align_by_socket", "prefer_l3")}
+_PREFERENCES = {to_camel(name): name for name in get_args(Preference)} | {"allocationPolicy": "policy"}
 
 
 def _snake_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
     """``allocationPolicy`` and camelCase names of preferences, as ``Request`` has them."""
-    names = {**_CAMEL, "allocationPolicy": "policy"}
     if isinstance(value, list):
-        return [names.get(each, each) if isinstance(each, str) else each for each in value]
-    return value
+        return [_snake_strict(each) if isinstance(each, str) else each for each in value]
+    return _PREFERENCES.get(value, value) if isinstance(value, str) else value
 
 
 class Options(BaseModel):
@@ -42,7 +41,7 @@ class Options(BaseModel):
     fit: Literal["tight", "loose"] | None = None
     core_type: Literal["any", "performance", "efficiency"] | None = None
     near: Annotated[str, Field(max_length=253)] | None = None
-    strict: Annotated[StrictBool | frozenset[Preference] | None, BeforeValidator(_snake_strict)] = None
+    strict: Annotated[Strict | None, BeforeValidator(_snake_strict)] = None
     memory: Memory | None = None
 
     def over(self, other: "Options") -> "Options":
