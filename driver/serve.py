@@ -73,15 +73,18 @@ class Driver:
         self.cdi = CDI(config.cdi_dir)
         self._lock = NodeLock(self.folders.lock)
         self._running: list[Part] = []
-        self._unready: dict[str, str] = {"Starting": "waiting for the lock of the node"}
+        self._unready: dict[str, str] = {"Starting": "coming up"}
+        self._waits = False
 
     def start(self) -> bool:
         """Come up. ``False`` if told to stop while waiting for the lock. Raises ``BadInputError``."""
         self._run(Endpoints(self.config.bind_address, self.metrics.registry, self._dead, self._not_ready))
         solver = WorkerSolver(self.host.topology, self.config.solver_time_limit, self.metrics)
         self._run(solver)
+        self._waits = True
         if not self._lock.acquire(self.stopped):
             return False
+        self._waits = False
         self.ledger = ledger = self._read_ledger()
         devices = self._devices(ledger)
         runtime = self._join_runtime(ledger)
@@ -189,6 +192,10 @@ class Driver:
         return lambda node, generation: slices(devices, node, generation, node_allocatable=mapped)
 
     def _not_ready(self) -> Mapping[str, str]:
+        """What keeps us from serving. While the node's former driver still serves, we are ready to take over: only
+        then does a rolling update end that one."""
+        if self._waits:
+            return {}
         return {**self._unready, **dict(self.conditions.current().items())}
 
     def _dead(self) -> Iterable[str]:
