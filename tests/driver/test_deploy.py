@@ -1,0 +1,383 @@
+"""What is deployed: valid for the API server, accepted by the driver, and allowed no more than it needs."""
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from driver.claims.configs import API_VERSION, CPUSET_VERSION, KIND
+from driver.cli.run import command
+from driver.cluster.api import Api
+from driver.config import Config, read_config
+from driver.devices.devices import devices_of
+from driver.devices.slices import NodeRef, slices
+from driver.host import NODE_NAME, POD_UID
+from driver.kubelet.serve import Folders
+from driver.names import CAPACITY, DRIVER
+from driver.options import Options
+from models import InfeasibleError
+from solver import solve
+from tests.driver.claims.documents import Node, claim, config, result
+from tests.driver.cluster.api_server import ApiServer
+from topologies import synthetic
+
+Document = dict[str, Any]
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+BASE, OVERLAYS, EXAMPLES = DEPLOY / "base", DEPLOY / "overlays", DEPLOY / "examples"
+KUSTOMIZED = [BASE, *sorted(path for path in OVERLAYS.iterdir() if path.is_dir())]
+NOT_OBJECTS = {"kustomization.yaml", "config.yaml"}
+VERSIONS = ("1.34", "1.35", "1.36", "1.37")
+FILES = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name not in NOT_OBJECTS)
+BASE_FILES = [path for path in FILES if path.parent == BASE]
+CONFIGS = sorted(DEPLOY.rglob("config.yaml"))
+EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
+
+FOUR_NODES = synthetic.build("socket:2 numa:2 l3:1 core:4 cpu:2")
+"""32 CPUs on 4 NUMA nodes."""
+
+
+def documents(*files: Path) -> list[Document]:
+    return [each for file in files for each in yaml.safe_load_all(file.read_text())]
+
+
+def of_kind(kind: str) -> list[Document]:
+    return [each for each in documents(*FILES) if each["kind"] == kind]
+
+
+def only(kind: str) -> Document:
+    """The one object of a kind in the base."""
+    (found,) = [each for each in documents(*BASE_FILES) if each["kind"] == kind]
+    return found
+
+
+@pytest.fixture
+def pod() -> Document:
+    return dict(only("DaemonSet")["spec"]["template"]["spec"])
+
+
+@pytest.fixture
+def container(pod: Document) -> Document:
+    (found,) = pod["containers"]
+    return dict(found)
+
+
+@pytest.fixture
+def settings() -> Config:
+    return read_config(BASE / "config.yaml")
+
+
+# The API server
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
+def test_every_object_is_valid_under_the_strict_schemas(file: Path, version: str) -> None:
+    for document in documents(file):
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize("folder", KUSTOMIZED, ids=lambda path: path.name)
+def test_a_kustomization_names_every_file_of_its_folder(folder: Path) -> None:
+    (kustomization,) = documents(folder / "kustomization.yaml")
+    generated = [name for each in kustomization.get("configMapGenerator", ()) for name in each["files"]]
+    resources = [name for name in kustomization["resources"] if name != "../../base"]
+    assert {*resources, *generated, "kustomization.yaml"} == {path.name for path in folder.iterdir()}
+
+
+def built(folder: Path, home: Path) -> list[Document]:
+    run = subprocess.run(
+        ["kubectl", "kustomize", str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+    )
+    return list(yaml.safe_load_all(run.stdout))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to build a kustomization with")
+@pytest.mark.parametrize("folder", KUSTOMIZED, ids=lambda path: path.name)
+def test_what_kustomize_builds_is_valid_and_mounts_its_configuration(folder: Path, tmp_path: Path) -> None:
+    objects = built(folder, tmp_path)
+    for each in objects:
+        kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
+    (daemon_set,) = [each for each in objects if each["kind"] == "DaemonSet"]
+    (config_map,) = [each for each in objects if each["kind"] == "ConfigMap"]
+    volumes = daemon_set["spec"]["template"]["spec"]["volumes"]
+    mounted = [each["configMap"]["name"] for each in volumes if "configMap" in each]
+    assert mounted == [config_map["metadata"]["name"]]
+    own = folder / "config.yaml"
+    assert config_map["data"]["config.yaml"] == (own if own.exists() else BASE / "config.yaml").read_text()
+
+
+# The driver
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda path: path.parent.name)
+def test_the_driver_reads_every_configuration(file: Path) -> None:
+    found = read_config(file)
+    assert found.cpu_device_mode == "grouped"
+    assert found.group_by == {"base": "numanode", "machine": "machine"}[file.parent.name]
+
+
+def test_the_driver_accepts_its_arguments_and_the_configuration_lies_where_they_say(container: Document) -> None:
+    context = command.make_context("cpusat-driver", list(container["args"]))
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "config"]
+    assert context.params["config"] == Path(mount["mountPath"]) / "config.yaml"
+    assert context.params["bind_address"] == ":8080"
+
+
+def test_every_folder_that_the_driver_uses_is_mounted_from_the_same_place_of_the_host(
+    pod: Document, container: Document, settings: Config
+) -> None:
+    mounts = {Path(each["mountPath"]): each for each in container["volumeMounts"]}
+    paths = {each["name"]: Path(each["hostPath"]["path"]) for each in pod["volumes"] if "hostPath" in each}
+    kubelet = Folders(settings.kubelet_root_dir)
+    for folder in (kubelet.plugin, kubelet.registry, settings.cdi_dir, settings.nri_socket.parent):
+        assert paths.pop(mounts[folder]["name"]) == folder
+        assert not mounts[folder].get("readOnly")
+    for folder in (settings.cgroup_root, Path("/sys")):
+        assert paths.pop(mounts[folder]["name"]) == folder
+        assert mounts[folder]["readOnly"]
+    assert paths == {}
+
+
+def test_the_driver_learns_its_node_and_pod_by_the_variables_it_reads(container: Document) -> None:
+    fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
+    assert fields == {NODE_NAME: "spec.nodeName", POD_UID: "metadata.uid"}
+
+
+def test_probes_ask_where_the_driver_answers(container: Document) -> None:
+    (port,) = container["ports"]
+    assert port == {"name": "http", "containerPort": 8080}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+
+
+def opaque(config_entries: Any) -> Iterator[Document]:
+    for each in config_entries or ():
+        assert each["opaque"]["driver"] == DRIVER
+        yield each
+
+
+def test_opaque_configs_of_classes_and_claims_are_options_of_the_driver() -> None:
+    specs = [each["spec"] for each in of_kind("DeviceClass")]
+    specs += [spec["devices"] for file in EXAMPLE_FILES for spec in claims_of(file).values()]
+    found = [each["opaque"]["parameters"] for spec in specs for each in opaque(spec.get("config"))]
+    ours = [each for each in found if each["apiVersion"] != CPUSET_VERSION]
+    assert len(ours) >= 6
+    for parameters in ours:
+        own = dict(parameters)
+        assert (own.pop("apiVersion"), own.pop("kind")) == (API_VERSION, KIND)
+        assert Options.model_validate(own).model_dump(exclude_none=True)
+
+
+def test_there_are_classes_for_each_policy() -> None:
+    names = {each["metadata"]["name"] for each in of_kind("DeviceClass")}
+    assert names == {"dra.cpu", "dra.cpu-distributed", "dra.cpu-full-cores"}
+
+
+def allocated(spec: Document) -> Document:
+    """The claim as the scheduler would allocate it on a node whose only device is the machine."""
+    classes = {each["metadata"]["name"]: each["spec"] for each in of_kind("DeviceClass")}
+    results, configs = [], []
+    for request in spec["devices"]["requests"]:
+        exactly = request["exactly"]
+        results.append(result(request["name"], "cpudevmachine", exactly["capacity"]["requests"][CAPACITY]))
+        for each in opaque(classes[exactly["deviceClassName"]].get("config")):
+            configs.append(config(each["opaque"]["parameters"], "FromClass", [request["name"]]))
+    for each in opaque(spec["devices"].get("config")):
+        configs.append(config(each["opaque"]["parameters"], "FromClaim", each.get("requests")))
+    return claim(*results, configs=configs)
+
+
+def placed(spec: Document) -> dict[str, frozenset[int]]:
+    """By request, the CPUs that its claim gets on an empty machine."""
+    node = Node(FOUR_NODES, groupBy="machine", reservedCPUs="0")
+    wish = node.wish(allocated(spec))
+    free = node.node.allocatable - wish.set_aside
+    found = solve(node.topology, wish.requests, free=free).require() if wish.requests else ()
+    return {each.request: each.cpuset for each in found} | wish.given
+
+
+def claims_of(file: Path) -> dict[str, Document]:
+    """The claims that a file has, by the name of the object that makes them."""
+    specs = {
+        "ResourceClaim": lambda each: each["spec"],
+        "ResourceClaimTemplate": lambda each: each["spec"]["spec"],
+    }
+    found = [each for each in documents(file) if each["kind"] in specs]
+    return {each["metadata"]["name"]: specs[each["kind"]](each) for each in found}
+
+
+def pods_of(file: Path) -> list[Document]:
+    pods = [each["spec"] for each in documents(file) if each["kind"] == "Pod"]
+    return pods + [each["spec"]["template"]["spec"] for each in documents(file) if each["kind"] == "Deployment"]
+
+
+@pytest.mark.parametrize("file", EXAMPLE_FILES, ids=lambda path: path.stem)
+def test_every_example_is_placed_and_its_pod_asks_for_as_many_cpus_as_its_claims(file: Path) -> None:
+    sizes = {name: sum(map(len, placed(spec).values())) for name, spec in claims_of(file).items()}
+    (pod,) = pods_of(file)
+    used = [each["name"] for one in pod["containers"] for each in one.get("resources", {}).get("claims", ())]
+    assert sorted(used) == sorted(each["name"] for each in pod["resourceClaims"])
+    made = [each.get("resourceClaimTemplateName") or each["resourceClaimName"] for each in pod["resourceClaims"]]
+    asked = pod.get("resources") or pod["containers"][0]["resources"]
+    assert int(asked["requests"]["cpu"]) >= sum(sizes[name] for name in made) > 0
+    if "resources" not in pod:
+        assert int(asked["requests"]["cpu"]) == sum(sizes[name] for name in made)
+
+
+@pytest.mark.parametrize(
+    ("example", "shares"), [("packed", [4]), ("distributed", [4, 4, 4, 4]), ("strict", [4, 4]), ("l3", [4])]
+)
+def test_examples_of_policies_give_what_they_say(example: str, shares: list[int]) -> None:
+    (spec,) = claims_of(EXAMPLES / f"{example}.yaml").values()
+    (found,) = placed(spec).values()
+    numa = {cpu.cpu: cpu.numa for cpu in FOUR_NODES.cpus}
+    assert sorted(Counter(numa[cpu] for cpu in found).values()) == shares
+
+
+def test_whole_cores_leave_nobody_a_sibling() -> None:
+    (spec,) = claims_of(EXAMPLES / "full-cores.yaml").values()
+    (found,) = placed(spec).values()
+    core = {cpu.cpu: cpu.core for cpu in FOUR_NODES.cpus}
+    assert set(Counter(core[cpu] for cpu in found).values()) == {2}
+
+
+def test_strict_examples_are_refused_where_they_cannot_be_met() -> None:
+    single = Node(synthetic.build("numa:1 l3:4 core:2 cpu:1"), groupBy="machine")
+    for example, asked in (("strict", "NUMA nodes"), ("l3", "L3")):
+        (spec,) = claims_of(EXAMPLES / f"{example}.yaml").values()
+        wish = single.wish(allocated(spec))
+        with pytest.raises(InfeasibleError, match=asked):
+            solve(single.topology, wish.requests, free=single.node.allocatable).require()
+
+
+def test_the_annotation_that_fails_closed_names_our_plugin() -> None:
+    (pod,) = [each for each in documents(EXAMPLES / "fail-closed.yaml") if each["kind"] == "Pod"]
+    annotation = pod["metadata"]["annotations"]["required-plugins.noderesource.dev"]
+    assert yaml.safe_load(annotation) == [DRIVER]
+
+
+# No more than it needs
+
+
+def test_the_pod_has_no_power_beyond_owning_its_sockets_and_folders(pod: Document, container: Document) -> None:
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
+
+
+def test_the_pod_asks_for_little_and_its_cpu_is_not_limited(pod: Document, container: Document) -> None:
+    assert container["resources"] == {
+        "requests": {"cpu": "100m", "memory": "200Mi"},
+        "limits": {"memory": "400Mi"},
+    }
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_a_rolling_update_starts_the_new_pod_before_it_ends_the_old_one() -> None:
+    strategy = only("DaemonSet")["spec"]["updateStrategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def granted(folder: Path) -> dict[str, set[str]]:
+    """By resource, the verbs of the one ClusterRole of a folder."""
+    (role,) = [each for each in documents(folder / "rbac.yaml") if each["kind"] == "ClusterRole"]
+    found: dict[str, set[str]] = {}
+    for rule in role["rules"]:
+        assert rule.keys() == {"apiGroups", "resources", "verbs"}
+        for resource in rule["resources"]:
+            name = "/".join([*filter(None, rule["apiGroups"]), resource])
+            found.setdefault(name, set()).update(rule["verbs"])
+    return found
+
+
+def test_the_service_account_may_do_what_is_listed_and_nothing_else() -> None:
+    assert granted(BASE) == {
+        "nodes": {"get"},
+        "resource.k8s.io/resourceslices": {"list", "watch", "create", "delete"},
+        "resource.k8s.io/resourceclaims": {"get"},
+        "events": {"create"},
+    }
+    assert granted(OVERLAYS / "adopt") == {"resource.k8s.io/resourceclaims": {"list"}}
+    roles = [each for each in documents(*FILES) if each["kind"] in ("Role", "ClusterRole")]
+    assert len(roles) == 2
+
+
+def test_every_binding_is_of_a_role_here_to_the_account_of_the_pod() -> None:
+    account = only("ServiceAccount")["metadata"]
+    roles = {each["metadata"]["name"] for each in of_kind("ClusterRole")}
+    for binding in of_kind("ClusterRoleBinding"):
+        assert binding["roleRef"]["name"] in roles
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+        ]
+
+
+def test_the_driver_asks_the_api_server_for_exactly_what_it_may(tmp_path: Path) -> None:
+    node = Node(FOUR_NODES, groupBy="machine")
+    with ApiServer(node="node-1") as server:
+        api = Api.connect(str(server.kubeconfig(tmp_path / "kubeconfig")))
+        owner = NodeRef("node-1", str(api.node_uid("node-1")))
+        (document,) = slices(devices_of(node.config, node.topology, node.node), owner, 1)
+        made = api.create_slice(document)
+        _, version = api.slices("node-1")
+        api.delete_slice(made["metadata"]["name"])
+        next(iter(api.watch_slices("node-1", version)))
+        list(api.claims())
+        api.get("default", "cpus")
+        asked = {verb_of(method, path) for method, path in server.requests}
+    roles = granted(BASE), granted(OVERLAYS / "adopt")
+    allowed = {(name, verb) for role in roles for name, verbs in role.items() for verb in verbs}
+    assert asked == allowed - {("events", "create")}
+
+
+def verb_of(method: str, path: str) -> tuple[str, str]:
+    """Resource and verb of a request, as the API server's authorizer names them."""
+    where, _, query = path.partition("?")
+    group, _, rest = where.removeprefix("/api/").removeprefix("/apis/").partition("v1/")
+    parts = rest.split("/")
+    parts = parts[2:] if parts[0] == "namespaces" else parts
+    verbs = {"POST": "create", "DELETE": "delete", "PUT": "update", "PATCH": "patch"}
+    read = "watch" if "watch=" in query else "get" if len(parts) > 1 else "list"
+    return group + parts[0], verbs.get(method, read)
+
+
+def test_the_policy_is_for_the_account_that_the_pod_runs_as_and_denies(pod: Document) -> None:
+    account, policy = only("ServiceAccount")["metadata"], only("ValidatingAdmissionPolicy")
+    assert pod["serviceAccountName"] == account["name"]
+    assert only("DaemonSet")["metadata"]["namespace"] == account["namespace"]
+    (condition,) = policy["spec"]["matchConditions"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert condition["expression"] == f'request.userInfo.username == "{user}"'
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert set(rule["operations"]) == {"CREATE", "UPDATE", "DELETE"}
+    binding = only("ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+def test_the_image_runs_the_command_of_the_package_and_copies_all_of_it() -> None:
+    lines = (DEPLOY / "Containerfile").read_text().splitlines()
+    assert 'ENTRYPOINT ["/opt/cpusat/bin/cpusat-driver"]' in lines
+    assert "FROM ${BASE}" in lines
+    for package in ("models", "topologies", "solver", "driver"):
+        assert f"COPY {package} {package}" in lines
