@@ -37,10 +37,8 @@ def mask(cgroup: str) -> frozenset[int]:
 
     Raises ``MixedError``, and ``OSError`` if there is no such cgroup.
     """
-    folder = _root() / cgroup
-    file, threads = V1 if _is_v1() else V2
-    cpus = parse_cpuset((folder / file).read_text())
-    for thread in (folder / threads).read_text().split():
+    cpus = parse_cpuset((folder(cgroup) / (V1 if _is_v1() else V2)[0]).read_text())
+    for thread in threads(cgroup):
         for allowed in _allowed(thread):
             if allowed != cpus:
                 said = f"thread {thread} may run on {format_cpuset(allowed)}"
@@ -48,9 +46,14 @@ def mask(cgroup: str) -> frozenset[int]:
     return cpus
 
 
-def threads(cgroup: str) -> int:
-    """How many threads it has."""
-    return len((_root() / cgroup / (V1 if _is_v1() else V2)[1]).read_text().split())
+def folder(cgroup: str) -> Path:
+    """Where the kernel shows it."""
+    return _root() / cgroup
+
+
+def threads(cgroup: str) -> list[int]:
+    """Numbers of all its threads."""
+    return [int(each) for each in (folder(cgroup) / (V1 if _is_v1() else V2)[1]).read_text().split()]
 
 
 def read_status(text: str) -> frozenset[int]:
@@ -74,7 +77,7 @@ def remove_cgroups(name: str, patience: float = 10.0) -> None:
                 raise OSError(f"{top} cannot be removed")
 
 
-def _allowed(thread: str) -> Iterator[frozenset[int]]:
+def _allowed(thread: int) -> Iterator[frozenset[int]]:
     with suppress(FileNotFoundError, ProcessLookupError):
         yield read_status(Path(f"/proc/{thread}/status").read_text())
 

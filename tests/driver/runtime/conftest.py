@@ -1,0 +1,53 @@
+"""A real containerd of each release, and a node with it; skipped with the reason where none can run.
+
+On a machine that checks changes (``CI=true``) it is an error that no containerd can be had, where one could run.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.driver.runtime.containerd import Containerd
+from tests.driver.runtime.masks import why_no_cpusets
+from tests.driver.runtime.node import ONLINE, Node
+from tests.driver.runtime.packages import SUITES, UnavailableError, fetch
+
+
+def why_not() -> str:
+    """Why no containers can run on this machine; nothing where they can."""
+    if os.geteuid():
+        return "only root can run containers"
+    if missing := [name for name in ("unshare", "nsenter") if shutil.which(name) is None]:
+        return f"there is no {missing[0]} here"
+    if len(ONLINE) < 2:
+        return "a single CPU cannot be both given and shared"
+    return why_no_cpusets()
+
+
+@pytest.fixture(scope="session", params=SUITES, ids=lambda release: f"containerd-{release}")
+def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
+    if reason := why_not():
+        pytest.skip(reason)
+    try:
+        binaries = fetch(request.param)
+    except UnavailableError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no containerd can be had: {error}")
+    with Containerd(binaries) as running:
+        yield running
+
+
+@pytest.fixture
+def node(containerd: Containerd, short_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """With API server, kubelet and driver; prints every step with the masks that the kernel had then."""
+    node = Node(short_path, containerd)
+    try:
+        with node.open():
+            yield node
+            assert "Traceback" not in node.log()
+    finally:
+        print("\n".join([request.node.name, *node.steps]))
