@@ -1,0 +1,560 @@
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driver import placing, prepare
+from driver.errors import RefusedError
+from driver.ledger.entry import Entry, Grant, Owner
+from driver.ports import ClaimRef
+from models import BadInputError, DefectError, Request, Result, parse_cpuset
+from tests.driver import killed
+from tests.driver.bench import Bench
+from tests.driver.claims.documents import cpuset, options
+from tests.driver.test_recover import go_file
+from topologies import synthetic
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, reservedCPUs="0-1")
+
+
+def test_a_claim_gets_cpus_that_ledger_and_cdi_file_name(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    entry = bench.preparer.prepare(ref)
+    assert entry == bench.ledger.snapshot.entries["a"]
+    assert (entry.namespace, entry.name, entry.pods) == ("default", "claim-a", {"pod-1"})
+    assert entry.grants == (Grant(request="r0", pool="node-1", device="cpudevmachine", cpus=8),)
+    assert len(entry.cpuset) == 8
+    assert not entry.cpuset & {0, 1}
+    assert entry.allocations[0].cpuset == entry.cpuset
+    assert (entry.engine, entry.mems, entry.adopted) == ("greedy", frozenset(), False)
+    assert bench.on_disk() == ["a.json", "dra.k8s.io-cpu_claim-a.json"]
+    assert bench.containers.changes == bench.containers.waits == 1
+    assert bench.recorder.engines == {"greedy": 1}
+    bench.check()
+
+
+def test_all_requests_of_a_claim_are_placed_together(bench: Bench) -> None:
+    entry = bench.preparer.prepare(bench.claim("a", 4, 8, configs=[options(memory="bind")]))
+    assert [allocation.request for allocation in entry.allocations] == ["r0", "r1"]
+    assert [len(allocation.cpuset) for allocation in entry.allocations] == [4, 8]
+    assert entry.cpuset == entry.allocations[0].cpuset | entry.allocations[1].cpuset
+    numa = {cpu.cpu: cpu.numa for cpu in bench.topology.cpus}
+    assert entry.mems == {numa[cpu] for cpu in entry.cpuset}
+
+
+def test_a_claim_that_is_asked_for_again_keeps_its_cpus_and_is_not_solved_again(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    cpus = bench.prepare(ref)
+    bench.prepare(bench.claim("b", 8))
+    for _ in range(2):
+        assert bench.prepare(ref) == cpus
+        bench.restart()
+    assert bench.prepare(ref) == cpus
+    assert bench.recorder.solvers == {"greedy": 2}
+    assert bench.recorder.engines == {"greedy": 2, "ledger": 3}
+    assert bench.containers.waits == 2
+    bench.check()
+
+
+def test_a_missing_or_changed_cdi_file_is_written_again(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    bench.prepare(ref)
+    (bench.cdi.folder / "dra.k8s.io-cpu_claim-a.json").unlink()
+    bench.prepare(ref)
+    bench.check()
+    (bench.cdi.folder / "dra.k8s.io-cpu_claim-a.json").write_text("{}")
+    bench.prepare(ref)
+    bench.check()
+
+
+def test_pods_that_may_carry_a_claim_are_kept_up_to_date_on_disk_too(bench: Bench) -> None:
+    bench.prepare(bench.claim("a", 8))
+    bench.ledger.own("a", Owner(pod_uid="pod-1", container="main"))
+    bench.prepare(bench.claim("a", 8, pods=("pod-2", "pod-3")))
+    bench.restart()
+    entry = bench.ledger.snapshot.entries["a"]
+    assert entry.pods == {"pod-2", "pod-3"}
+    assert entry.owner == Owner(pod_uid="pod-1", container="main")
+
+
+def test_new_pods_are_not_let_in_before_they_are_on_disk(tmp_path: Path) -> None:
+    disk = Disk()
+    bench = Bench(tmp_path, sync=disk.sync)
+    cpus = bench.prepare(bench.claim("a", 8))
+    ref = bench.claim("a", 8, pods=("pod-2",))
+    disk.full = True
+    for _ in range(2):
+        assert bench.refusal(ref)[0] == "Disk"
+    disk.full = False
+    assert bench.prepare(ref) == cpus
+    bench.restart()
+    assert bench.ledger.snapshot.entries["a"].pods == {"pod-2"}
+    bench.check()
+
+
+def test_a_claim_that_was_allocated_anew_is_placed_anew_when_no_container_carries_it(bench: Bench) -> None:
+    before = bench.prepare(bench.claim("a", 20))
+    ref = bench.claim("a", 24)
+    bench.containers.carried = {"a"}
+    assert bench.refusal(ref)[0] == "ClaimChanged"
+    assert bench.held == {"a": before}
+    bench.containers.carried = set()
+    assert len(bench.prepare(ref)) == 24
+    bench.check()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"configs": [options(allocationPolicy="distributed")]}, {"device": "cpudevmachine2"}]
+)
+def test_other_configs_or_devices_make_it_another_claim(bench: Bench, changed: dict[str, Any]) -> None:
+    bench.prepare(bench.claim("a", 8))
+    bench.containers.carried = {"a"}
+    assert bench.refusal(bench.claim("a", 8, **changed))[0] == "ClaimChanged"
+
+
+def test_the_old_cpus_are_kept_when_a_changed_claim_cannot_be_understood(bench: Bench) -> None:
+    before = bench.prepare(bench.claim("a", 8))
+    assert bench.refusal(bench.claim("a", 8, configs=[options(numaMin="many")]))[0] == "BadConfig"
+    assert bench.held == {"a": before}
+    bench.check()
+
+
+def test_without_an_api_server_the_ledger_answers_for_what_it_has(bench: Bench) -> None:
+    known, new = bench.claim("a", 8), bench.claim("b", 8)
+    cpus = bench.prepare(known)
+    bench.shelf.answers = False
+    assert bench.prepare(known) == cpus
+    assert bench.refusal(new)[0] == "ApiAway"
+    assert bench.held == {"a": cpus}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_claim_that_is_gone_or_another_one_of_its_name_is_refused(bench: Bench, known: bool) -> None:
+    ref = bench.claim("a", 8)
+    if known:
+        bench.prepare(ref)
+    document = bench.shelf.documents.pop(("default", "claim-a"))
+    assert bench.refusal(ref)[0] == "ClaimGone"
+    document["metadata"]["uid"] = "b"
+    bench.shelf.documents["default", "claim-a"] = document
+    assert bench.refusal(ref)[0] == "ClaimGone"
+    assert set(bench.held) == ({"a"} if known else set())
+
+
+def test_a_claim_of_dra_driver_cpu_keeps_its_cpus_and_gets_its_names(tmp_path: Path) -> None:
+    go_file(tmp_path / "cdi", "a", "4-11")
+    bench = Bench(tmp_path)
+    ref = bench.claim("a", 4, 4)
+    bench.shelf.answers = False
+    assert bench.refusal(ref)[0] == "ApiAway"
+    bench.shelf.answers = True
+    assert bench.prepare(ref) == parse_cpuset("4-11")
+    bench.restart()
+    entry = bench.ledger.snapshot.entries["a"]
+    assert (entry.name, entry.adopted, len(entry.grants), entry.pods) == ("claim-a", False, 2, {"pod-1"})
+    bench.shelf.answers = False
+    assert bench.prepare(ref) == parse_cpuset("4-11")
+    bench.check()
+
+
+def test_a_claim_of_dra_driver_cpu_with_another_number_of_cpus_was_allocated_anew(tmp_path: Path) -> None:
+    go_file(tmp_path / "cdi", "a", "4-11")
+    bench = Bench(tmp_path)
+    bench.containers.carried = {"a"}
+    assert bench.refusal(bench.claim("a", 4))[0] == "ClaimChanged"
+    bench.containers.carried = set()
+    assert len(bench.prepare(bench.claim("a", 4))) == 4
+    bench.check()
+
+
+def test_while_serving_is_wrong_only_known_claims_are_answered(bench: Bench) -> None:
+    known = bench.claim("a", 8)
+    cpus = bench.prepare(known)
+    bench.conditions.set("ReservedOffline", "reserved CPUs 0 are not online")
+    assert bench.prepare(known) == cpus
+    reason, message = bench.refusal(bench.claim("b", 8))
+    assert (reason, "reserved CPUs 0 are not online" in message) == ("Degraded", True)
+    assert bench.refusal(bench.claim("a", 9))[0] == "Degraded"
+    assert bench.held == {"a": cpus}
+    bench.conditions.clear("ReservedOffline")
+    bench.prepare(bench.claim("b", 8))
+
+
+def test_what_does_not_fit_is_refused_with_numbers_and_the_nearest_that_would(bench: Bench) -> None:
+    bench.prepare(bench.claim("a", 20))
+    reason, message = bench.refusal(bench.claim("b", 12))
+    assert reason == "NotPlaceable"
+    assert "12 CPUs asked, 10 CPUs free" in message
+    assert "cpus 10" in message
+    assert bench.told.events == [("b", "NotPlaceable", message)]
+    assert bench.recorder.reasons == {"NotPlaceable": 1}
+    bench.check()
+
+
+def test_cpus_by_number_are_given_or_refused_by_name_of_their_holder(bench: Bench) -> None:
+    entry = bench.preparer.prepare(bench.claim("a", 4, configs=[cpuset("4-7")]))
+    assert (entry.cpuset, entry.engine) == (parse_cpuset("4-7"), None)
+    reason, message = bench.refusal(bench.claim("b", 4, configs=[cpuset("7-10")]))
+    assert (reason, message) == ("Held", "CPUs 7 are held by claim default/claim-a")
+    assert bench.recorder.engines == {"given": 1}
+    assert bench.recorder.solvers == {}
+
+
+def test_cpus_by_number_are_set_aside_before_the_rest_is_placed(bench: Bench) -> None:
+    entry = bench.preparer.prepare(bench.claim("a", 2, 28, configs=[cpuset("2-3", ["r0"])]))
+    assert entry.cpuset == parse_cpuset("2-31")
+    assert entry.allocations[0].cpuset == parse_cpuset("4-31")
+
+
+def test_the_last_shared_cpus_are_not_given(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, synthetic.build("numa:1 core:24 cpu:1"), reservedCPUs="0", minSharedCPUs=1)
+    reason, message = bench.refusal(bench.claim("a", 23))
+    assert (reason, "shared pool" in message) == ("NoSharedCPU", True)
+    assert len(bench.prepare(bench.claim("a", 22))) == 22
+
+
+def test_isolated_cpus_are_given_where_the_others_have_to_stay_shared(tmp_path: Path) -> None:
+    machine = synthetic.build("numa:2 core:4 cpu:1")
+    bench = Bench(tmp_path, machine, isolated=parse_cpuset("4-7"))
+    assert bench.prepare(bench.claim("a", 4)) == parse_cpuset("4-7")
+    assert len(bench.prepare(bench.claim("b", 3))) == 3
+    assert len(bench.ledger.snapshot.pool) == 1
+
+
+def test_notes_of_a_wish_are_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, groupBy="numanode")
+    ref = bench.claim("a", 4, device="cpudevnuma001", configs=[options(allocationPolicy="distributed")])
+    bench.prepare(ref)
+    assert [reason for _, reason, _ in bench.told.events] == ["Note"]
+
+
+class Slow:
+    """A solver that answers as greedy does; something happens between its question and its answer."""
+
+    def __init__(self, meanwhile: Callable[[Result], object]) -> None:
+        self.meanwhile, self.asked = meanwhile, 0
+        self.bench: Bench | None = None
+
+    def solve(self, requests: Sequence[Request], free: frozenset[int]) -> Result:
+        self.asked += 1
+        assert self.bench is not None
+        result = self.bench.greedy.solve(requests, free)
+        self.meanwhile(result)
+        return result
+
+    def at(self, folder: Path) -> Bench:
+        self.bench = Bench(folder, solver=self)
+        return self.bench
+
+    def steal(self, result: Result) -> None:
+        """Another claim gets one of the CPUs that are about to be answered."""
+        assert self.bench is not None
+        cpu = min(result.allocations[0].cpuset)
+        self.bench.ledger.reserve(Entry(uid=f"thief-{cpu}", cpuset=frozenset({cpu})))
+
+
+def test_a_claim_that_was_overtaken_is_placed_again(tmp_path: Path) -> None:
+    solver = Slow(lambda result: solver.asked == 1 and solver.steal(result))
+    bench = solver.at(tmp_path)
+    cpus = bench.prepare(bench.claim("a", 8))
+    assert len(bench.held) == 2
+    assert bench.held["a"] == cpus
+    assert solver.asked == 2
+    assert bench.recorder.engines == {"greedy": 1}
+
+
+def test_a_claim_that_is_always_overtaken_is_served_greedily(tmp_path: Path) -> None:
+    solver = Slow(lambda result: solver.steal(result))
+    bench = solver.at(tmp_path)
+    assert len(bench.prepare(bench.claim("a", 8))) == 8
+    assert solver.asked == placing.EXACT_TRIES
+
+
+def test_nobody_asks_again_for_ever(tmp_path: Path) -> None:
+    solver = Slow(lambda result: solver.steal(result))
+    bench = solver.at(tmp_path)
+    bench.greedy, greedy = solver, bench.greedy
+    bench.restart()
+    bench.greedy = greedy
+    assert bench.refusal(bench.claim("a", 8))[0] == "NotDecided"
+    assert solver.asked == placing.EXACT_TRIES + placing.GREEDY_TRIES
+    assert "a" not in bench.held
+
+
+def raise_(error: Exception) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BadInputError("no such device", place="near"), "BadConfig"),
+        (DefectError("sizes differ"), "Defect"),
+        (ZeroDivisionError(), "Defect"),
+        (MemoryError(), "Defect"),
+    ],
+)
+def test_whatever_the_solver_raises_nothing_is_held_and_the_next_claim_is_served(
+    tmp_path: Path, error: Exception, reason: str
+) -> None:
+    solver = Slow(raise_(error))
+    bench = solver.at(tmp_path)
+    ref = bench.claim("a", 8)
+    assert bench.refusal(ref)[0] == reason
+    assert bench.recorder.reasons == {reason: 1}
+    bench.check()
+    assert bench.held == {}
+    solver.meanwhile = lambda _: None
+    bench.prepare(ref)
+
+
+class Disk:
+    """``fsync`` of a disk that can be full or stalled."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.stall_at = ""
+        self.stalled, self.go_on = threading.Event(), threading.Event()
+
+    def sync(self, handle: int) -> None:
+        name = Path(f"/proc/self/fd/{handle}").readlink().name
+        if self.full and name.endswith(".new"):
+            raise OSError(28, "No space left on device", name)
+        if self.stall_at and self.stall_at in name:
+            self.stalled.set()
+            assert self.go_on.wait(60)
+
+
+def test_on_a_full_disk_a_claim_is_refused_and_holds_nothing(tmp_path: Path) -> None:
+    disk = Disk()
+    bench = Bench(tmp_path, sync=disk.sync)
+    held = bench.prepare(bench.claim("a", 8))
+    disk.full = True
+    ref = bench.claim("b", 8)
+    reason, message = bench.refusal(ref)
+    assert (reason, "No space left on device" in message) == ("Disk", True)
+    assert bench.held == {"a": held}
+    bench.check()
+    bench.preparer.unprepare(bench.claim("a", 8))
+    assert bench.held == {}
+    bench.check()
+    disk.full = False
+    bench.prepare(ref)
+    bench.check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "cpusat-test", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"nothing can be mounted here: {error}")
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_on_a_disk_that_is_really_full_prepare_is_refused_and_unprepare_works(small_disk: Path) -> None:
+    bench = Bench(small_disk)
+    a = bench.claim("a", 8)
+    bench.prepare(a)
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 4096)
+    assert bench.refusal(bench.claim("b", 8))[0] == "Disk"
+    assert set(bench.held) == {"a"}
+    assert bench.on_disk() == ["a.json", "dra.k8s.io-cpu_claim-a.json", "filler"]
+    bench.preparer.unprepare(a)
+    assert bench.on_disk() == ["filler"]
+    bench.restart()
+    assert bench.held == {}
+
+
+def test_a_cdi_file_that_cannot_be_written_undoes_the_claim(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(type(bench.cdi), "write", raise_(OSError(30, "Read-only file system")))
+        assert bench.refusal(bench.claim("a", 8))[0] == "Disk"
+    assert bench.held == {}
+    bench.check()
+
+
+def test_a_claim_that_cannot_be_undone_keeps_its_cpus_until_it_can_be_prepared(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = bench.claim("a", 8)
+    with monkeypatch.context() as patched:
+        for method in ("write", "remove"):
+            patched.setattr(type(bench.cdi), method, raise_(OSError(30, "Read-only file system")))
+        assert bench.refusal(ref)[0] == "Disk"
+        (cpus,) = bench.held.values()
+    assert not bench.prepare(bench.claim("b", 8)) & cpus
+    assert bench.prepare(ref) == cpus
+    bench.check()
+
+
+def test_a_claim_whose_ledger_file_was_never_flushed_is_written_before_it_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    bench = Bench(tmp_path, sync=disk.sync)
+    ref = bench.claim("a", 8)
+    disk.full = True
+    with monkeypatch.context() as patched:
+        patched.setattr(type(bench.cdi), "remove", raise_(OSError(5, "Input/output error")))
+        assert bench.refusal(ref)[0] == "Disk"
+    (cpus,) = bench.held.values()
+    assert bench.refusal(ref)[0] == "Disk"
+    disk.full = False
+    assert bench.prepare(ref) == cpus
+    bench.restart()
+    assert bench.held == {"a": cpus}
+
+
+def test_unpreparing_frees_the_cpus_and_leaves_no_file(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    bench.prepare(ref)
+    bench.shelf.documents.clear()
+    bench.preparer.unprepare(ref)
+    assert bench.held == {}
+    assert bench.on_disk() == []
+    bench.preparer.unprepare(ref)
+    bench.preparer.unprepare(ClaimRef("never", "default", "never"))
+    assert bench.recorder.reasons == {}
+    assert bench.shelf.asked == 1
+
+
+def test_a_claim_whose_files_cannot_be_removed_keeps_its_cpus(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = bench.claim("a", 8)
+    cpus = bench.prepare(ref)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", raise_(OSError(30, "Read-only file system")))
+        with pytest.raises(RefusedError, match=r"Disk: .*Read-only file system"):
+            bench.preparer.unprepare(ref)
+    assert bench.held == {"a": cpus}
+    bench.preparer.unprepare(ref)
+    assert bench.held == {}
+
+
+@pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", "a" * 64, "ü", "a\n"])
+def test_what_is_no_uid_is_refused_before_anything_is_asked(bench: Bench, uid: str) -> None:
+    ref = ClaimRef(uid, "default", "claim")
+    assert bench.refusal(ref)[0] == "BadClaim"
+    with pytest.raises(RefusedError, match="is no uid"):
+        bench.preparer.unprepare(ref)
+    assert bench.shelf.asked == 0
+
+
+def test_a_call_that_nobody_waits_for_any_more_changes_nothing(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    with pytest.raises(RefusedError, match="Busy"):
+        bench.preparer.prepare(ref, lambda: False)
+    assert bench.held == {}
+    cpus = bench.prepare(ref)
+    with pytest.raises(RefusedError, match="Busy"):
+        bench.preparer.unprepare(ref, lambda: False)
+    assert bench.held == {"a": cpus}
+    assert bench.told.events == []
+
+
+def test_a_disk_that_stalls_holds_up_nobody_but_the_claim_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "BUSY", 0.01)
+    disk = Disk()
+    bench = Bench(tmp_path, sync=disk.sync)
+    slow, others = bench.claim("slow", 4), [bench.claim(f"c{n}", 4) for n in range(5)]
+    disk.stall_at = "slow.json"
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(bench.prepare, slow)
+        assert disk.stalled.wait(60)
+        assert sum(len(bench.prepare(ref)) for ref in others) == 20
+        bench.preparer.unprepare(others[0])
+        assert bench.refusal(slow)[0] == "Busy"
+        assert "slow" in bench.ledger.snapshot.entries
+        disk.go_on.set()
+        assert len(call.result(60)) == 4
+    bench.check()
+
+
+def test_a_solver_that_hangs_holds_up_nobody_but_the_claim_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "PATIENCE", 0.01)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def hang(_: Result) -> None:
+        asked.set()
+        assert go_on.wait(60)
+
+    solver = Slow(hang)
+    bench = solver.at(tmp_path)
+    slow, others = bench.claim("slow", 4), [bench.claim(f"c{n}", 4) for n in range(6)]
+    with ThreadPoolExecutor(7) as pool:
+        call = pool.submit(bench.prepare, slow)
+        assert asked.wait(60)
+        assert sum(map(len, pool.map(bench.prepare, others))) == 24
+        go_on.set()
+        assert len(call.result(60)) == 4
+    bench.check()
+
+
+def test_64_claims_at_once_all_get_cpus_of_their_own(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, synthetic.build("socket:2 numa:4 l3:2 core:8 cpu:2"))
+    refs = [bench.claim(f"c{n:02d}", 2 + n % 4) for n in range(64)]
+    with ThreadPoolExecutor(32) as pool:
+        cpus = list(pool.map(bench.prepare, refs))
+    assert [len(each) for each in cpus] == [2 + n % 4 for n in range(64)]
+    assert sum(map(len, cpus)) == len(frozenset().union(*cpus)) == 224
+    bench.check()
+    assert bench.recorder.solvers["greedy"] == 64
+    bench.restart()
+    with ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(bench.prepare, refs)) == cpus
+        list(pool.map(bench.preparer.unprepare, refs))
+    assert bench.held == {}
+    assert bench.on_disk() == []
+
+
+def test_the_same_claim_asked_for_by_many_at_once_is_placed_once(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    with ThreadPoolExecutor(16) as pool:
+        assert len(set(pool.map(bench.prepare, [ref] * 16))) == 1
+    assert bench.recorder.engines == {"greedy": 1, "ledger": 15}
+    bench.check()
+
+
+def test_masks_that_do_not_settle_are_only_a_warning(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.containers.settles = False
+    bench.prepare(bench.claim("a", 8))
+    assert "have not left the CPUs of claim default/claim-a" in caplog.text
+
+
+def test_a_kill_between_any_two_steps_loses_nothing_and_gives_nothing_twice(tmp_path: Path) -> None:
+    """The steps are run by ``tests.driver.killed`` in processes that kill themselves, each one step later."""
+    command = [sys.executable, "-m", "tests.driver.killed", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=600, cwd=Path(__file__).parents[2])
+    runs = sorted(tmp_path.iterdir(), key=lambda folder: int(folder.name))
+    assert len(runs) > 40
+    assert killed.finished(runs[-1])
+    assert not any(killed.finished(run) for run in runs[:-1])
+    for run in runs:
+        killed.check_after_restart(run)
