@@ -4,6 +4,8 @@ import logging
 import queue
 import threading
 import time
+from collections import OrderedDict
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from driver.cluster.api import Api
@@ -21,17 +23,42 @@ LONGEST = 1024
 """Characters of a message, the API's own limit."""
 
 Told = tuple[str, str, str]
+"""Claim's uid, reason, message."""
+
+
+class Memory:
+    """What was told, and when (seconds of a clock). Of very much only the newest is remembered."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: OrderedDict[Told, float] = OrderedDict()
+
+    def is_new(self, told: Told, now: float) -> bool:
+        """Whether it was not told lately; from now on it was."""
+        with self._lock:
+            if self._told.get(told, now - QUIET) > now - QUIET:
+                return False
+            self._told[told] = now
+            self._told.move_to_end(told)
+            if len(self._told) > MOST_REMEMBERED:
+                self._told.popitem(last=False)
+            return True
+
+    def forget(self, told: Told) -> None:
+        """It did not get through."""
+        with self._lock:
+            self._told.pop(told, None)
 
 
 class Events:
     """Implements ``driver.ports.Teller``: events are sent by a thread of ours; those that do not get through
-    are logged and forgotten."""
+    are logged and dropped, and told again when there is cause again."""
 
     def __init__(self, api: Api, node: str) -> None:
         self._api, self._node = api, node
-        self._queue: queue.Queue[tuple[ClaimRef, Document] | None] = queue.Queue(MOST_WAITING)
-        self._lock = threading.Lock()
-        self._told: dict[Told, float] = {}
+        self._memory = Memory()
+        self._queue: queue.Queue[tuple[Told, Document] | None] = queue.Queue(MOST_WAITING)
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
     def start(self) -> None:
@@ -40,29 +67,21 @@ class Events:
 
     def stop(self) -> None:
         """Send no more; what waits is dropped."""
-        try:
+        self._stopping.set()
+        with suppress(queue.Full):
             self._queue.put_nowait(None)
-        except queue.Full:
-            return
 
     def tell(self, claim: ClaimRef, reason: Reason | str, message: str, *, warning: bool = True) -> None:
         """An event on the claim, unless the same was told within the last minutes. Returns at once."""
-        if not claim.name or self._is_told((claim.uid, reason, message)):
+        text = message if len(message) <= LONGEST else message[: LONGEST - 3] + "..."
+        told = (claim.uid, reason, text)
+        if not claim.name or not self._memory.is_new(told, time.monotonic()):
             return
         try:
-            self._queue.put_nowait((claim, self._event(claim, reason, message, warning)))
+            self._queue.put_nowait((told, self._event(claim, reason, text, warning)))
         except queue.Full:
+            self._memory.forget(told)
             log.warning("too many events wait; one on claim %s is dropped", claim)
-
-    def _is_told(self, told: Told) -> bool:
-        now = time.monotonic()
-        with self._lock:
-            if self._told.get(told, -QUIET) > now - QUIET:
-                return True
-            if len(self._told) >= MOST_REMEMBERED:
-                self._told = {each: when for each, when in self._told.items() if when > now - QUIET / 2}
-            self._told[told] = now
-            return False
 
     def _event(self, claim: ClaimRef, reason: str, message: str, warning: bool) -> Document:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -73,7 +92,7 @@ class Events:
             "metadata": {"generateName": f"{claim.name[:200]}.", "namespace": claim.namespace},
             "involvedObject": {**about, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
             "reason": reason,
-            "message": message if len(message) <= LONGEST else message[: LONGEST - 3] + "...",
+            "message": message,
             "type": "Warning" if warning else "Normal",
             "source": {"component": DRIVER, "host": self._node},
             "reportingComponent": DRIVER,
@@ -84,9 +103,10 @@ class Events:
         }
 
     def _run(self) -> None:
-        while (waiting := self._queue.get()) is not None:
-            claim, event = waiting
+        while (waiting := self._queue.get()) is not None and not self._stopping.is_set():
+            told, event = waiting
             try:
-                self._api.create_event(claim.namespace, event)
+                self._api.create_event(event["metadata"]["namespace"], event)
             except RefusedError as error:
-                log.warning("no event on claim %s: %s", claim, error.message)
+                self._memory.forget(told)
+                log.warning("no event on claim %s: %s", told[0], error.message)

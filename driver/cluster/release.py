@@ -3,14 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
-from driver.cluster.api import Api
+from driver.cluster.api import Api, at
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger
 from driver.ledger.entry import Entry
-from driver.names import DRIVER
+from driver.ledger.locks import BusyError
+from driver.names import DRIVER, is_uid
 from driver.ports import ClaimRef, Document, Runtime
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Releaser:
     ) -> None:
         self._api, self._ledger, self._runtime, self._node = api, ledger, runtime, node
         self._release, self._clock = release, clock
-        self._gone_since: dict[str, float] = {}
+        self._gone: dict[str, tuple[Entry, float]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="release", daemon=True)
 
@@ -42,20 +42,21 @@ class Releaser:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it."""
+        """End it, and wait: the ledger is another process's soon."""
         self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def look(self) -> None:
-        """Release what has been gone for long enough. Raises ``RefusedError`` if the API server is away."""
-        entries = dict(self._ledger.snapshot.entries)
-        self._name_adopted(entries)
-        gone = {uid for uid, entry in entries.items() if self._is_gone(entry) and not self._runtime.carries(uid)}
-        now = self._clock()
-        self._gone_since = {uid: self._gone_since.get(uid, now) for uid in gone}
-        for uid, since in list(self._gone_since.items()):
-            if now - since >= PATIENCE:
-                log.warning("claim %s is gone and no container carries it: its CPUs are freed", uid)
-                self._release(ClaimRef(uid, entries[uid].namespace, entries[uid].name))
+        """Release what has been gone for long enough. Raises ``RefusedError`` if the API server is away; what
+        was not looked at then stays as it was."""
+        self._name_nameless()
+        entries = self._ledger.snapshot.entries
+        self._gone = {uid: seen for uid, seen in self._gone.items() if uid in entries}
+        for entry in entries.values():
+            if self._stopping.is_set():
+                return
+            self._look_at(entry)
 
     def _run(self) -> None:
         while not self._stopping.wait(PERIOD):
@@ -63,46 +64,81 @@ class Releaser:
                 self.look()
             except RefusedError as error:
                 log.warning("claims could not be looked at: %s", error.message)
+            except Exception:
+                log.exception("claims could not be looked at")
 
-    def _name_adopted(self, entries: dict[str, Entry]) -> None:
-        """Learn whose the claims are that were taken over from another driver."""
-        nameless = {uid for uid, entry in entries.items() if entry.adopted and not entry.name}
-        for document in self._api.claims() if nameless else ():
-            metadata = document.get("metadata") or {}
-            uid = metadata.get("uid")
-            if uid in nameless:
-                told = {
-                    "namespace": str(metadata.get("namespace", "")),
-                    "name": str(metadata.get("name", "")),
-                    "pods": frozenset(_pods(document)),
-                }
-                entries[uid] = entries[uid].model_copy(update=told)
-                self._ledger.update(entries[uid])
+    def _look_at(self, entry: Entry) -> None:
+        if self._runtime.carries(entry.uid) or not self._is_gone(entry):
+            self._gone.pop(entry.uid, None)
+            return
+        now = self._clock()
+        known, since = self._gone.get(entry.uid, (entry, now))
+        if known != entry:  # It was prepared anew meanwhile.
+            since = now
+        self._gone[entry.uid] = (entry, since)
+        if now - since >= PATIENCE:
+            self._free(entry)
 
     def _is_gone(self, entry: Entry) -> bool:
+        """Whether the claim does not need its CPUs, as far as the API server knows."""
         if not entry.name:
-            return True  # The list of all claims has just been looked through for its uid.
+            return True  # All claims have just been looked through for it.
         document = self._api.get(entry.namespace, entry.name)
-        if document is None or (document.get("metadata") or {}).get("uid") != entry.uid:
+        if at(document, "metadata", "uid") != entry.uid:
             return True
-        return not any(_is_here(result, self._node) for result in _results(document))
+        results = at(document, "status", "allocation", "devices", "results") or []
+        return not at(document, "status", "reservedFor") or not any(self._is_here(each) for each in results)
+
+    def _is_here(self, result: object) -> bool:
+        return (at(result, "driver"), at(result, "pool")) == (DRIVER, self._node)
+
+    def _free(self, entry: Entry) -> None:
+        if self._is_busy(entry.uid) or self._runtime.carries(entry.uid):
+            return
+        claim = ClaimRef(entry.uid, entry.namespace, entry.name)
+        log.warning("claim %s is gone and no container carries it: its CPUs are freed", claim)
+        try:
+            self._release(claim)
+        except RefusedError as error:
+            log.warning("claim %s could not be released: %s", claim, error.message)
+
+    def _is_busy(self, uid: str) -> bool:
+        """Whether somebody prepares the claim just now: it may have come back after we looked."""
+        try:
+            with self._ledger.locks.of(uid, timeout=0):
+                return False
+        except BusyError:
+            return True
+
+    def _name_nameless(self) -> None:
+        """Learn whose the claims are that were taken over from another driver."""
+        nameless = {uid for uid, entry in self._ledger.snapshot.entries.items() if not entry.name}
+        for document in self._api.claims() if nameless else ():
+            uid = at(document, "metadata", "uid")
+            if isinstance(uid, str) and uid in nameless:
+                nameless.remove(uid)
+                self._name(uid, document)
+            if not nameless or self._stopping.is_set():
+                return
+
+    def _name(self, uid: str, document: Document) -> None:
+        told = {
+            "namespace": str(at(document, "metadata", "namespace") or ""),
+            "name": str(at(document, "metadata", "name") or ""),
+            "pods": _pods(document),
+        }
+        with self._ledger.locks.of(uid):
+            entry = self._ledger.snapshot.entries.get(uid)
+            if entry is None or entry.name:
+                return
+            self._ledger.update(entry.model_copy(update=told))
+            try:
+                self._ledger.write(uid)
+            except OSError as error:
+                log.warning("claim %s: what is known of it now could not be written: %s", uid, error)
 
 
-def _results(document: Document) -> list[Any]:
-    status = document.get("status") or {}
-    devices = (status.get("allocation") or {}).get("devices") or {}
-    return list(devices.get("results") or [])
-
-
-def _is_here(result: Any, node: str) -> bool:  # noqa: ANN401 - whatever the server said
-    return isinstance(result, dict) and result.get("driver") == DRIVER and result.get("pool") == node
-
-
-def _pods(document: Document) -> Iterator[str]:
-    for consumer in (document.get("status") or {}).get("reservedFor") or []:
-        if (
-            isinstance(consumer, dict)
-            and consumer.get("resource") == "pods"
-            and isinstance(consumer.get("uid"), str)
-        ):
-            yield consumer["uid"]
+def _pods(document: Document) -> frozenset[str]:
+    consumers = at(document, "status", "reservedFor") or []
+    uids = [at(each, "uid") for each in consumers if at(each, "resource") == "pods"]
+    return frozenset(uid for uid in uids if isinstance(uid, str) and is_uid(uid))

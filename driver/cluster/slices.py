@@ -1,11 +1,13 @@
 """Keeps the node's ResourceSlices as they should be: published, and again when they vanish or are changed."""
 
+import json
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
-from driver.cluster.api import Api
+from driver.cluster.api import Api, InvalidError, at
 from driver.conditions import Conditions
 from driver.devices.slices import NodeRef
 from driver.errors import RefusedError
@@ -16,9 +18,22 @@ log = logging.getLogger(__name__)
 Make = Callable[[NodeRef, int], Sequence[Document]]
 """From the node and a generation to the slices of its pool."""
 
-FIRST_RETRY, LAST_RETRY = 0.5, 60.0
+FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
+CALM = 10.0
+"""Seconds without an error or a change after which the next one is dealt with at once."""
+
 WITHDRAWN = 300.0
 """Seconds until we look whether the server has learned what it did not know."""
+
+CONSUMABLE = (
+    "without them one claim would take a whole device; enable the feature gate DRAConsumableCapacity on "
+    "API server and scheduler (it is on from Kubernetes 1.36)"
+)
+WAYS_OUT = {
+    "allowMultipleAllocations": CONSUMABLE,
+    "requestPolicy": CONSUMABLE,
+    "nodeAllocatableResources": "it needs Kubernetes 1.37; or set publishNodeAllocatableResourceMapping: false",
+}
 
 
 class Publisher:
@@ -26,6 +41,7 @@ class Publisher:
 
     def __init__(self, api: Api, node: str, make: Make, conditions: Conditions) -> None:
         self._api, self._node, self._make, self._conditions = api, node, make, conditions
+        self._kept: tuple[list[str], list[str]] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slices", daemon=True)
 
@@ -34,84 +50,130 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; a watch that waits ends with the process."""
+        """End it, and wait: somebody else publishes soon."""
         self._stopping.set()
+        while self._thread.is_alive():
+            self._api.end_watches()
+            self._thread.join(0.1)
 
     def publish(self) -> str | None:
-        """Make the server have our slices. The version of its list once it has, ``None`` if they were not right.
+        """Make the server have our slices. The version of its list, ``None`` if it has none of them.
 
-        A server that does not keep all that it is told gets none; a condition then says why. Raises
+        A server that does not keep all that it is told gets none, and a condition says why. Raises
         ``RefusedError("ApiAway")``.
         """
+        node = self._owner()
+        for _ in range(2):
+            there, version = self._api.slices(self._node)
+            if self._is_right(node, there):
+                self._conditions.clear("SlicesWithdrawn")
+                return version
+            if reason := self._replace(node, there):
+                self._withdraw(reason)
+                return None
+        raise RefusedError("ApiAway", "somebody changes our slices as soon as they are published")
+
+    def _owner(self) -> NodeRef:
         uid = self._api.node_uid(self._node)
         if uid is None:
             raise RefusedError("ApiAway", f"there is no node {self._node!r}; set hostnameOverride to its name")
-        node = NodeRef(self._node, uid)
-        there, version = self._api.slices(self._node)
-        if _content(there) == _content(self._make(node, 0)):
-            self._conditions.clear("SlicesWithdrawn")
-            return version
-        generation = max((_generation(each) for each in there), default=0) + 1
-        made = [self._api.create_slice(each) for each in self._make(node, generation)]
+        return NodeRef(self._node, uid)
+
+    def _is_right(self, node: NodeRef, there: Sequence[Document]) -> bool:
+        """Whether the slices say what ours would, or what the server made of ours when we created them."""
+        wanted, found = content(self._make(node, 0)), content(there)
+        return found == wanted or (wanted, found) == self._kept
+
+    def _replace(self, node: NodeRef, there: Sequence[Document]) -> str | None:
+        """Publish a new generation. Why the server cannot have it, ``None`` if it does.
+
+        It is asked first what it would keep, so that nobody ever allocates from slices that lack something.
+        """
+        generation = max(map(_generation, there), default=0) + 1
+        documents = self._make(node, generation)
+        for dry_run in (True, False):
+            try:
+                made = [self._api.create_slice(each, dry_run=dry_run) for each in documents]
+            except InvalidError as error:
+                return error.message
+            if reason := _why_lost(documents, made):
+                return reason
         for each in there:
             self._api.delete_slice(_name(each))
-        if _content(made) != _content(self._make(node, 0)):
-            self._withdraw(made)
-        else:
-            log.info("%d slices published, generation %d", len(made), generation)
+        self._kept = content(self._make(node, 0)), content(made)
+        log.info("%d slices published, generation %d", len(made), generation)
         return None
 
-    def _withdraw(self, made: Sequence[Document]) -> None:
-        for each in made:
+    def _withdraw(self, reason: str) -> None:
+        self._conditions.set("SlicesWithdrawn", reason)
+        there, _ = self._api.slices(self._node)
+        for each in there:
             self._api.delete_slice(_name(each))
-        self._conditions.set(
-            "SlicesWithdrawn",
-            "the API server drops fields of our ResourceSlices, so that one claim would take a whole device; "
-            "enable the feature gate DRAConsumableCapacity on API server and scheduler (it is on from 1.36)",
-        )
+        log.error("%d slices withdrawn: %s", len(there), reason)
 
     def _run(self) -> None:
-        retry = FIRST_RETRY
+        pause = FIRST_PAUSE
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
-                if version := self.publish():
-                    retry = FIRST_RETRY
-                    self._wait_for_a_change(version)
-                elif "SlicesWithdrawn" in self._conditions.current():
-                    self._stopping.wait(WITHDRAWN)
-                continue
+                self._round()
             except RefusedError as error:
                 log.warning("slices: %s", error.message)
-            self._stopping.wait(retry * random.uniform(0.5, 1.0))
-            retry = min(2 * retry, LAST_RETRY)
+            except Exception:
+                log.exception("slices could not be published")
+            if time.monotonic() - began > CALM:
+                pause = FIRST_PAUSE
+            self._stopping.wait(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LAST_PAUSE)
 
-    def _wait_for_a_change(self, version: str) -> None:
+    def _round(self) -> None:
+        """Publish, and wait until there may be something to do again."""
+        version = self.publish()
+        if version is None:
+            self._stopping.wait(WITHDRAWN)
+            return
         for operation, each in self._api.watch_slices(self._node, version):
-            log.info("slice %s: %s", _name(each), operation.lower())
+            if not self._stopping.is_set():
+                log.info("slice %s: %s", _name(each), operation.lower())
             return
 
 
-def _content(slices: Sequence[Document]) -> list[tuple[str, str]]:
-    """What is published, whatever the slices are called and whichever generation they are of."""
-    found = []
-    for each in slices:
-        spec = dict(each.get("spec") or {})
-        pool = dict(spec.pop("pool", None) or {})
-        pool.pop("generation", None)
-        found.append((repr(_sorted(spec)), repr(_sorted(pool))))
-    return sorted(found)
+def content(slices: Sequence[Document]) -> list[str]:
+    """What is published, whatever the slices are called and whichever generation they are of together."""
+    newest = max(map(_generation, slices), default=0)
+    return sorted(_spec(each, _generation(each) - newest) for each in slices)
 
 
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        return [(key, _sorted(inner)) for key, inner in sorted(value.items())]
-    return [_sorted(inner) for inner in value] if isinstance(value, list) else value
+def _spec(each: Document, generation: int) -> str:
+    pool = {**(at(each, "spec", "pool") or {}), "generation": generation}
+    return json.dumps({**(at(each, "spec") or {}), "pool": pool}, sort_keys=True)
 
 
 def _generation(each: Document) -> int:
-    generation = ((each.get("spec") or {}).get("pool") or {}).get("generation")
+    generation = at(each, "spec", "pool", "generation")
     return generation if isinstance(generation, int) else 0
 
 
 def _name(each: Document) -> str:
-    return str((each.get("metadata") or {}).get("name", ""))
+    return str(at(each, "metadata", "name") or "")
+
+
+def _why_lost(sent: Sequence[Document], kept: Sequence[Document]) -> str | None:
+    """Why slices that the server makes of ours are not ours, with the way out; ``None`` if nothing is lost."""
+    names = sorted(
+        {name for one, other in zip(sent, kept, strict=True) for name in _lost(one["spec"], at(other, "spec"))}
+    )
+    ways = dict.fromkeys(WAYS_OUT[name] for name in names if name in WAYS_OUT)
+    return f"the API server drops {', '.join(names)} of our ResourceSlices; {'; '.join(ways)}" if names else None
+
+
+def _lost(sent: object, kept: object, name: str = "spec") -> Iterator[str]:
+    """Names of fields that are not kept as they were sent. What is there beside them does no harm."""
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        for key, value in sent.items():
+            yield from _lost(value, kept.get(key), key)
+    elif isinstance(sent, list) and isinstance(kept, list) and len(sent) == len(kept):
+        for one, other in zip(sent, kept, strict=True):
+            yield from _lost(one, other, name)
+    elif sent != kept and (sent or kept):
+        yield name

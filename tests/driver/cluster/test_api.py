@@ -1,0 +1,254 @@
+import gzip
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from driver.cluster import api as api_module
+from driver.cluster import transport
+from driver.cluster.api import Api, InvalidError
+from driver.devices.slices import NodeRef
+from driver.errors import RefusedError
+from models import BadInputError
+from tests.driver.claims.documents import claim, result
+from tests.driver.cluster.api_server import SLICES, ApiServer
+from tests.driver.cluster.machine import make_of
+from tests.driver.cluster.waiting import until
+
+CLAIM = claim(result("r", "cpudevmachine", "4"))
+FORBIDDEN = json.dumps({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not you"}).encode()
+
+
+def test_a_claim_is_read_by_name_and_none_is_no_error(server: ApiServer, api: Api) -> None:
+    server.put_claim(CLAIM)
+    found = api.get("default", "cpus")
+    assert found is not None
+    assert found["status"] == CLAIM["status"]
+    assert api.get("default", "other") is None
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/status", "a?b=c", "a\n", "A", "%2e", "x" * 300, "ä"])
+def test_what_is_no_name_never_becomes_a_path(server: ApiServer, api: Api, name: str) -> None:
+    assert api.get("default", name) is None
+    assert api.get(name, "cpus") is None
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        (500, b"{}"),
+        (200, b"no json"),
+        (200, b"[]"),
+        (200, b"{}"),
+        (200, b'{"metadata": 7}'),
+        (200, b'{"metadata": '),
+        (200, b"\xff\xfe"),
+        (200, b""),
+        (204, b""),
+        (302, b""),
+        (404, b"404 page not found"),
+        (404, b"{}"),
+        (403, FORBIDDEN),
+        (200, b"[" * 200_000),
+        (200, b'{"a":' * 200_000),
+        (200, b'{"metadata": {}}', 100),
+        (200, b'{"metadata": {}, "a": "' + b"x" * transport.LARGEST + b'"}'),
+        (200, gzip.compress(b'{"metadata": {}}'), 0, 0.0, (("Content-Encoding", "gzip"),)),
+    ],
+    ids=lambda fault: f"{fault[0]}-{fault[1][:8]!r}-{len(fault[1])}",
+)
+def test_a_server_that_answers_nonsense_is_away(server: ApiServer, api: Api, fault: tuple[int, bytes]) -> None:
+    server.fault = lambda method, path: fault
+    for ask in (
+        lambda: api.get("default", "cpus"),
+        lambda: api.node_uid("node-1"),
+        lambda: api.create_slice({"metadata": {"generateName": "a"}}),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            ask()
+        assert refused.value.reason == "ApiAway"
+        assert len(refused.value.message) < 500
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b'{"items": []}', b'{"items": [7], "metadata": {"resourceVersion": "1"}}']
+)
+def test_a_list_that_is_none_is_away(server: ApiServer, api: Api, body: bytes) -> None:
+    server.fault = lambda method, path: (200, body)
+    with pytest.raises(RefusedError, match="listing slices"):
+        api.slices("node-1")
+
+
+def test_an_answer_that_trickles_in_is_given_up(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "SLOWEST", 0.5)
+    server.fault = lambda method, path: (200, b" " * 10_000, 0, 0.01)
+    with pytest.raises(RefusedError, match="not complete"):
+        api.get("default", "cpus")
+
+
+def test_a_server_that_is_silent_is_given_up(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "TIMEOUT", 0.2)
+    impatient = Api.connect(str(server.kubeconfig(tmp_path / "kubeconfig")))
+    server.delay = 3.0
+    with pytest.raises(RefusedError, match="timed out"):
+        impatient.get("default", "cpus")
+
+
+def test_a_server_that_is_away_is_said_to_be_and_asked_again_later(server: ApiServer, api: Api) -> None:
+    server.put_claim(CLAIM)
+    assert api.get("default", "cpus") is not None
+    server.away()
+    with pytest.raises(RefusedError, match="the API server does not do it"):
+        api.get("default", "cpus")
+    server.back()
+    assert api.get("default", "cpus") is not None
+
+
+def test_all_claims_are_listed_page_by_page(server: ApiServer, api: Api) -> None:
+    names = {f"c{number}" for number in range(2 * api_module.PAGE + 1)}
+    for name in names:
+        server.put_claim({**CLAIM, "metadata": {"name": name, "namespace": f"of-{name}"}})
+    assert {each["metadata"]["name"] for each in api.claims()} == names
+    assert len(server.requests) == 3
+
+
+def test_a_list_that_breaks_off_between_pages_is_no_list(server: ApiServer, api: Api) -> None:
+    for number in range(api_module.PAGE + 1):
+        server.put_claim({**CLAIM, "metadata": {"name": f"c{number}", "namespace": "default"}})
+    server.fault = lambda method, path: (500, b"{}") if "continue" in path else None
+    with pytest.raises(RefusedError, match="listing claims"):
+        list(api.claims())
+
+
+def test_a_slice_that_is_not_valid_is_told_apart_from_a_server_that_is_away(server: ApiServer, api: Api) -> None:
+    (document,) = make_of()(NodeRef("node-1", "u"), 1)
+    document["spec"]["pools"] = {}
+    with pytest.raises(InvalidError, match="pools"):
+        api.create_slice(document)
+    assert server.slices() == []
+
+
+def test_a_watch_tells_of_our_slices_only_and_from_where_the_list_ended(server: ApiServer, api: Api) -> None:
+    _, version = api.slices("node-1")
+    (ours,) = make_of()(NodeRef("node-1", "u"), 1)
+    theirs = {**ours, "spec": {**ours["spec"], "nodeName": "node-2"}}
+    server.put(SLICES, theirs)
+    kept = server.put(SLICES, ours)
+    server.delete(SLICES, "", kept["metadata"]["name"])
+    watch = api.watch_slices("node-1", version)
+    seen = [next(watch) for _ in range(2)]
+    assert [(operation, each["metadata"]["name"]) for operation, each in seen] == [
+        ("ADDED", kept["metadata"]["name"]),
+        ("DELETED", kept["metadata"]["name"]),
+    ]
+
+
+def test_a_watch_ends_when_the_server_ends_it(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "WATCH", 1)
+    assert list(api.watch_slices("node-1", api.slices("node-1")[1])) == []
+    assert sum("watch" in path for _, path in server.requests) == 1
+
+
+def test_a_watch_from_a_version_that_is_gone_ends(server: ApiServer, api: Api) -> None:
+    _, version = api.slices("node-1")
+    server.compact()
+    assert list(api.watch_slices("node-1", version)) == []
+
+
+def test_a_watch_whose_event_says_gone_ends(server: ApiServer, api: Api) -> None:
+    event = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+    server.fault = lambda method, path: (200, json.dumps(event).encode() + b"\n")
+    assert list(api.watch_slices("node-1", "1")) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        (200, b"no json\n"),
+        (200, b"[]\n"),
+        (200, b'{"type": "ADDED", "object": 7}\n'),
+        (200, b'{"type": "ADDED", "object": {}}\n'),
+        (200, b"x" * (transport.LARGEST + 1)),
+        (403, FORBIDDEN),
+        (500, b"{}"),
+        (200, b"", 10),
+    ],
+    ids=lambda fault: f"{fault[0]}-{fault[1][:8]!r}",
+)
+def test_a_watch_that_tells_nonsense_is_away(server: ApiServer, api: Api, fault: tuple[int, bytes]) -> None:
+    server.fault = lambda method, path: fault
+    with pytest.raises(RefusedError, match="watching slices"):
+        list(api.watch_slices("node-1", "1"))
+
+
+def test_watches_that_are_refused_do_not_use_up_the_connections(server: ApiServer, api: Api) -> None:
+    server.put_claim(CLAIM)
+    server.fault = lambda method, path: (403, FORBIDDEN) if "watch" in path else None
+    for _ in range(110):  # httpx's pool holds 100.
+        with pytest.raises(RefusedError):
+            list(api.watch_slices("node-1", "1"))
+    assert api.get("default", "cpus") is not None
+
+
+def test_watches_that_are_left_do_not_use_up_the_connections(server: ApiServer, api: Api) -> None:
+    server.put_claim(CLAIM)
+    server.put(SLICES, make_of()(NodeRef("node-1", "u"), 1)[0])
+    for _ in range(110):
+        next(api.watch_slices("node-1", "0"))
+    assert api.get("default", "cpus") is not None
+
+
+def test_whoever_watches_can_be_woken(server: ApiServer, api: Api) -> None:
+    _, version = api.slices("node-1")
+    ends: list[RefusedError] = []
+
+    def watch() -> None:
+        try:
+            list(api.watch_slices("node-1", version))
+        except RefusedError as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    until(lambda: any("watch" in path for _, path in server.requests))
+    until(lambda: (api.end_watches(), thread.join(0.05), not thread.is_alive())[-1])
+    assert len(ends) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "a: [",
+        "[]",
+        "clusters: 7",
+        "\x00",
+        "clusters: []\ncontexts: []\nusers: []\n",
+        "clusters: [{name: c, cluster: {server: 'https://x'}}]\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: []\n",
+        "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority: /nope}}]\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n",
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_a_clear_error(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "kubeconfig"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInputError, match="no access to the API server") as bad:
+        Api.connect(str(file))
+    assert bad.value.file == str(file)
+    assert "\n" not in str(bad.value)
+
+
+def test_without_a_service_account_the_error_says_so() -> None:
+    with pytest.raises(BadInputError, match="service account"):
+        Api.connect()
