@@ -23,7 +23,7 @@ LAST_WORDS = 2.0
 """Seconds that the process waits at its end for its lines to be written."""
 
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "claim"}
-_CHATTY = ("httpx", "httpcore", "lightkube")
+_CHATTY = ("httpx2", "httpcore2", "lightkube")
 
 _claim: ContextVar[ClaimRef | None] = ContextVar("claim", default=None)
 
