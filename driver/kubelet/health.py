@@ -43,10 +43,8 @@ class Health:
     ``devices`` is gone through for each message. With too many streams the oldest ends.
     """
 
-    def __init__(
-        self, devices: Iterable[Named], pool: str, conditions: Conditions, period: float = PERIOD
-    ) -> None:
-        self._devices, self._pool, self._conditions, self._period = devices, pool, conditions, period
+    def __init__(self, devices: Iterable[Named], pool: str, conditions: Conditions) -> None:
+        self._devices, self._pool, self._conditions = devices, pool, conditions
         self._lock = threading.Lock()
         self._streams: dict[threading.Event, None] = {}
         """What wakes each stream, oldest first. A stream that is no longer in here ends."""
@@ -68,7 +66,7 @@ class Health:
             while context.is_active() and changed in self._streams:
                 changed.clear()
                 yield self.now()
-                changed.wait(self._period)
+                changed.wait(PERIOD)
         finally:
             self._drop(changed)
 
