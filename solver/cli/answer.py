@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from models import Claim, Result, Topology
 from solver.cli.compare import Comparison
-from solver.cli.output import as_json, as_lines, printable
+from solver.cli.output import as_claim_config, as_json, as_lines, printable
 from solver.cli.streams import say
 
 if TYPE_CHECKING:
@@ -53,7 +53,11 @@ class Answer:
             yield from (f"note: {note}" for note in self.result.notes)
 
     def _print_plain(self, form: str) -> None:
-        for line in [as_json(self.result, self.comparison)] if form == "json" else as_lines(self.result, form):
+        whole = {
+            "json": lambda: [as_json(self.result, self.comparison)],
+            "claim-config": lambda: as_claim_config(self.result),
+        }
+        for line in whole[form]() if form in whole else as_lines(self.result, form):
             say(line)
 
     def _parts(self, form: str, *, explain: bool) -> Iterator["RenderableType"]:

@@ -109,10 +109,11 @@ ENGINE = (
 OUTPUT = (
     click.Option(
         ["--output"],
-        type=click.Choice(["table", "json", "cpuset", "mask", "cgroup"]),
+        type=click.Choice(["table", "json", "cpuset", "mask", "cgroup", "claim-config"]),
         default="table",
         show_default=True,
-        help="For people; for programs; a CPU list; a mask for taskset; lines FILE=VALUE for a cgroup.",
+        help="For people; for programs; a CPU list; a mask for taskset; lines FILE=VALUE for a cgroup; "
+        "the config of a ResourceClaim that names the CPUs to the DRA CPU driver.",
     ),
     click.Option(["--compare"], is_flag=True, help="The greedy answer beside the optimal one, metric by metric."),
     click.Option(["--explain"], is_flag=True, help="What the answer means, on a drawing; or which rules clash."),

@@ -31,6 +31,26 @@ def as_lines(result: Result, form: str) -> Iterator[str]:
         yield from (head + line for line in lines(given))
 
 
+def as_claim_config(result: Result) -> list[str]:
+    """Lines of what stands in a ResourceClaim's ``spec.devices`` to give each request its CPUs by number.
+
+    The DRA CPU driver reads it (``v1alpha1``) where an external scheduler chooses the CPUs.
+    """
+    import yaml
+
+    entries = [
+        {
+            "requests": [given.request],
+            "opaque": {
+                "driver": "dra.cpu",
+                "parameters": {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": format_cpuset(given.cpuset)}},
+            },
+        }
+        for given in result.allocations
+    ]
+    return yaml.safe_dump({"config": entries}, sort_keys=False).splitlines() if entries else []
+
+
 def as_json(result: Result, comparison: Comparison | None = None) -> str:
     """The result as an object; what does not apply is left out, CPU sets are kernel lists."""
     without: dict[str, Any] = {name: True for name in _OFTEN_EMPTY if not getattr(result, name)}

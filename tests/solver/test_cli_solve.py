@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
 
@@ -288,6 +289,20 @@ def test_plain_forms_are_bare_for_one_request_and_named_for_several(
 ) -> None:
     assert placed("--cpus", "4", "--engine", "greedy", "--output", form) == one
     assert placed("--claims", claims(tmp_path, TWO), "--engine", "greedy", "--output", form) == several
+
+
+def test_a_claim_config_is_what_the_cpu_driver_reads(tmp_path: Path) -> None:
+    printed = placed("--claims", claims(tmp_path, TWO), "--engine", "greedy", "--output", "claim-config")
+    found = yaml.safe_load(printed)["config"]
+    assert [(each["requests"], each["opaque"]["parameters"]["cpuConfig"]["cpuset"]) for each in found] == [
+        (["left"], "0-1,8"),
+        (["right"], "4,9"),
+    ]
+    opaque = {"driver": "dra.cpu", "parameters": {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "0"}}}
+    single = placed("--cpus", "1", "--engine", "greedy", "--output", "claim-config", topology="core:2")
+    assert yaml.safe_load(single) == {"config": [{"requests": ["cpus"], "opaque": opaque}]}
+    refused = solve("--cpus", "900", "--output", "claim-config")
+    assert (refused.exit_code, refused.stdout) == (1, "")
 
 
 def test_mems_are_left_out_of_a_cgroup_without_numa() -> None:
