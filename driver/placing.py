@@ -8,7 +8,7 @@ from driver.claims.wish import Wish
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger, holders
 from driver.ledger.entry import Entry, Snapshot
-from driver.ports import Solver
+from driver.ports import Observer, Solver
 from models import BadInputError, DefectError, InfeasibleError, Request, Result, Topology, UnknownError
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,10 @@ class Placer:
     ``greedy``, which takes milliseconds. No lock is held that a reader of the ledger wants.
     """
 
-    def __init__(self, ledger: Ledger, topology: Topology, solver: Solver, greedy: Solver) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, ledger: Ledger, topology: Topology, solver: Solver, greedy: Solver, observer: Observer
+    ) -> None:
+        self._ledger, self._observer = ledger, observer
         self._numa = {cpu.cpu: cpu.numa for cpu in topology.cpus}
         exact_turn, greedy_turn = threading.Lock(), threading.Lock()
         self._tries = [(solver, exact_turn, PATIENCE)] * EXACT_TRIES + [(greedy, greedy_turn, -1)] * GREEDY_TRIES
@@ -43,7 +45,12 @@ class Placer:
         Raises ``RefusedError``: ``Held``, ``NoSharedCPU``, ``NotPlaceable``, ``NotDecided``, ``BadConfig``,
         ``Defect``.
         """
-        for solver, turn, patience in self._tries:
+        if not wish.requests:
+            return self._reserved(draft, wish, None)
+        for number, (solver, turn, patience) in enumerate(self._tries):
+            if number == EXACT_TRIES:
+                log.warning("the solver is kept busy by other claims; greedy stands in for it")
+                self._observer.fell_back("timeout")
             if not turn.acquire(timeout=patience):
                 continue
             try:
@@ -58,14 +65,17 @@ class Placer:
         before, given = self._ledger.snapshot, wish.set_aside
         if clash := given & before.held:
             raise RefusedError("Held", holders(before, clash))
-        result = _answer(solver, wish.requests, _offered(before, given)) if wish.requests else None
-        entry = self._filled(draft, wish, result)
+        result = _answer(solver, wish.requests, _offered(before, given))
         try:
-            self._ledger.reserve(entry)
+            return self._reserved(draft, wish, result)
         except RefusedError as error:
-            if error.reason == "Held" and entry.cpuset <= before.node.allocatable:
+            if error.reason == "Held":
                 raise LostRaceError from None
             raise
+
+    def _reserved(self, draft: Entry, wish: Wish, result: Result | None) -> Entry:
+        entry = self._filled(draft, wish, result)
+        self._ledger.reserve(entry)
         return entry
 
     def _filled(self, draft: Entry, wish: Wish, result: Result | None) -> Entry:

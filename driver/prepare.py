@@ -62,7 +62,7 @@ class Preparer:
     _placer: Placer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        placer = Placer(self.ledger, self.topology, self.solver, self.greedy or self.solver)
+        placer = Placer(self.ledger, self.topology, self.solver, self.greedy or self.solver, self.observer)
         object.__setattr__(self, "_placer", placer)
 
     def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = _always) -> Entry:

@@ -277,6 +277,7 @@ def test_a_claim_that_is_always_overtaken_is_served_greedily(tmp_path: Path) -> 
     bench = solver.at(tmp_path)
     assert len(bench.prepare(bench.claim("a", 8))) == 8
     assert solver.asked == placing.EXACT_TRIES
+    assert bench.recorder.fallbacks == {"timeout": 1}
 
 
 def test_nobody_asks_again_for_ever(tmp_path: Path) -> None:
