@@ -120,7 +120,7 @@ class Driver:
         watch = Watch(self._checks(ledger), self.conditions)
         self._put_right(ledger)
         watch.look()
-        if self.conditions.current() and not ledger.snapshot.held:
+        if self.conditions.current() and not (ledger.snapshot.held or ledger.unsure()):
             raise BadInputError(str(self.conditions))
         self._run(watch)
         self.metrics.registry.register(Gauges(self.host.topology, lambda: ledger.snapshot, self.conditions))
@@ -137,6 +137,7 @@ class Driver:
         online, before = self.host.online, self.host.cpus.online
         yield "ReservedOffline", lambda: reserved_offline(self.config.reserved_cpus, online)
         yield "TopologyChanged", lambda: topology_changed(before, online, lambda: ledger.snapshot)
+        yield "LedgerQuarantine", ledger.unsure
         yield "FoldersUnwritable", lambda: unwritable([self.folders.ledger, self.cdi.folder])
 
     def _devices(self, ledger: Ledger) -> DeviceMap:
@@ -185,6 +186,7 @@ class Driver:
             conditions=self.conditions,
             read=read,
             make_wish=lambda view: wish(view, self.config, devices, self.host.cpus),
+            greedy=WorkerSolver(self.host.topology, 0.0, self.metrics),
         )
 
     def _make_slices(self, devices: DeviceMap) -> Callable[[NodeRef, int], list[Document]]:
