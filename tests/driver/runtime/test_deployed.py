@@ -1,0 +1,145 @@
+"""The container that ``deploy/`` describes, on a real containerd: its mounts and rights are all it needs."""
+
+import socket
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from driver.host import NODE_NAME, POD_UID
+from tests.driver.runtime import image
+from tests.driver.runtime.containerd import Containerd
+from tests.driver.runtime.cri import messages
+from tests.driver.runtime.masks import mask, threads
+from tests.driver.runtime.node import Node, until
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+PROGRAM = [sys.executable, "-c", "from driver.cli import main; main()"]
+"""The image's entrypoint, by the interpreter that runs the tests; its folders stand for the image."""
+
+FOLDERS = {"/usr", "/lib", "/lib64", sys.prefix, sys.base_prefix, str(DEPLOY.parent)}
+IMAGE = sorted(each for each in FOLDERS if Path(each).is_dir())
+
+
+class DeployedNode(Node):
+    """A node whose driver runs as a container of the runtime, the kubelet's folder being elsewhere."""
+
+    def __init__(self, folder: Path, containerd: Containerd) -> None:
+        super().__init__(folder, containerd)
+        self.port = _free_port()
+        (pod,) = (
+            document["spec"]["template"]["spec"]
+            for document in yaml.safe_load_all((DEPLOY / "base/daemonset.yaml").read_text())
+        )
+        (self.container,) = pod["containers"]
+        self.volumes = {each["name"]: each for each in pod["volumes"]}
+        self.driver = ""
+
+    def start_driver(self) -> None:
+        """Run the container, and wait until it serves the kubelet."""
+        (self.folder / "k/plugins/dra.cpu").mkdir(parents=True)
+        pod = self.cri.run_pod(str(uuid.uuid4()))
+        fields = {"pod_sandbox_id": pod.sandbox, "config": self._config_of(pod.uid), "sandbox_config": pod.config}
+        self.driver = str(self.cri.call("CreateContainer", **fields).container_id)
+        self.cri.start(self.driver)
+        self.kubelet.register(timeout=60)
+
+    def end_driver(self, how: Any = None) -> None:
+        """It goes with all other pods."""
+
+    def page(self, path: str) -> str:
+        """What the driver answers at a path."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as reply:
+            return str(reply.read().decode())
+
+    def _config_of(self, pod_uid: str) -> Any:
+        rights, limits = self.container["securityContext"], self.container["resources"]["limits"]
+        values = {NODE_NAME: "node-1", POD_UID: pod_uid}
+        assert [each["name"] for each in self.container["env"]] == list(values)
+        return messages.ContainerConfig(
+            metadata=messages.ContainerMetadata(name=self.container["name"]),
+            image=messages.ImageSpec(image=image.NAME),
+            command=PROGRAM,
+            args=[*self.container["args"], *self._flags()],
+            envs=[messages.KeyValue(key=key, value=value.encode()) for key, value in values.items()],
+            mounts=[*self._mounts(), *(self._mount(each, each, readonly=True) for each in IMAGE)],
+            linux=messages.LinuxContainerConfig(
+                resources=messages.LinuxContainerResources(
+                    memory_limit_in_bytes=int(limits["memory"].removesuffix("Mi")) << 20, oom_score_adj=0
+                ),
+                security_context=messages.LinuxContainerSecurityContext(
+                    namespace_options=messages.NamespaceOption(network=messages.NODE),
+                    run_as_user=messages.Int64Value(value=rights["runAsUser"]),
+                    capabilities=messages.Capability(drop_capabilities=rights["capabilities"]["drop"]),
+                    readonly_rootfs=rights["readOnlyRootFilesystem"],
+                    no_new_privs=not rights["allowPrivilegeEscalation"],
+                    seccomp=messages.SecurityProfile(profile_type="RuntimeDefault"),
+                ),
+            ),
+        )
+
+    def _flags(self) -> list[str]:
+        """What differs here: where the kubelet's folder is, and how to reach the API server."""
+        config = self.folder / "config"
+        config.mkdir()
+        self.api.kubeconfig(config / "kubeconfig")
+        (config / "config.yaml").write_text((DEPLOY / "overlays/machine/config.yaml").read_text())
+        return [
+            f"--kubelet-root-dir={self.folder / 'k'}",
+            "--kubeconfig=/etc/cpusat/kubeconfig",
+            f"--bind-address=127.0.0.1:{self.port}",
+        ]
+
+    def _mounts(self) -> Iterator[Any]:
+        places = {
+            "config": self.folder / "config",
+            "cdi": self.containerd.cdi_dir,
+            "nri": self.containerd.nri_socket.parent,
+            "tmp": self.folder / "tmp",
+        }
+        places["tmp"].mkdir()
+        for each in self.container["volumeMounts"]:
+            volume = self.volumes[each["name"]]
+            there = places.get(each["name"]) or self._relocated(volume["hostPath"]["path"])
+            yield self._mount(self._relocated(each["mountPath"]), there, readonly=each.get("readOnly", False))
+
+    def _relocated(self, path: str) -> str:
+        return path.replace("/var/lib/kubelet", str(self.folder / "k"))
+
+    def _mount(self, container: str, host: object, *, readonly: bool) -> Any:
+        return messages.Mount(container_path=container, host_path=str(host), readonly=readonly)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def node(containerd: Containerd, short_path: Path) -> Iterator[DeployedNode]:
+    node = DeployedNode(short_path, containerd)
+    with node.open():
+        yield node
+
+
+def test_the_deployed_container_serves_without_any_privilege(node: DeployedNode) -> None:
+    process = Path("/proc") / str(threads(node.cri.cgroup_of(node.driver))[0])
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
+    (root,) = (line.split() for line in (process / "mounts").read_text().splitlines() if line.split()[1] == "/")
+    assert root[3].split(",")[0] == "ro"
+    assert {int(status[f"Cap{kind}"], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {0}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    until("it is ready", lambda: node.page("/readyz") == "ok\n")
+    neighbour, ref = node.run(name="neighbour"), node.claim()
+    cpus = node.prepare(ref)
+    carrier = node.run(ref)
+    assert (mask(carrier.cgroup), node.first_mask(carrier)) == (cpus, cpus)
+    node.check("a claim")
+    assert not mask(neighbour.cgroup) & cpus
+    assert not mask(node.cri.cgroup_of(node.driver)) & cpus
+    node.unprepare(ref)
