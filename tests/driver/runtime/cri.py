@@ -9,8 +9,11 @@ from typing import Any
 import grpc
 
 from tests.driver.runtime import image
+from tests.driver.runtime.messages import load
 
-messages, services = grpc.protos_and_services("tests/driver/runtime/cri.proto")
+messages = load()
+
+SERVICE = "runtime.v1.RuntimeService"
 
 DEADLINE = 60.0
 
@@ -60,7 +63,6 @@ class CRI:
     def _connect(self) -> None:
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.insecure_channel(f"unix:{self._socket}", options=options)
-        self._service = services.RuntimeServiceStub(self._channel)
 
     def close(self) -> None:
         """Hang up."""
@@ -69,7 +71,10 @@ class CRI:
     def call(self, method: str, deadline: float = DEADLINE, **fields: Any) -> Any:
         """Any method by its name, with the fields of its request."""
         request = getattr(messages, f"{method}Request")(**fields)
-        return getattr(self._service, method)(request, timeout=deadline)
+        reply = getattr(messages, f"{method}Response")
+        serialize = type(request).SerializeToString
+        call = self._channel.unary_unary(f"/{SERVICE}/{method}", serialize, reply.FromString)
+        return call(request, timeout=deadline)
 
     def version(self) -> str:
         """The runtime's name and version."""
