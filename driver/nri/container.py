@@ -3,13 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 from driver.ledger.entry import Owner
 from driver.nri.sight import Pin, Sight
 
 GRACE = 0.3
 """Seconds in which an update may be on its way. After that it counts as lost."""
+
+
+Way = Literal["answer", "direct"]
+"""How the runtime is told apart from its order of events: in answer to an update of somebody else's, or out of the
+blue."""
+
+
+class Pending(NamedTuple):
+    """A mask that may arrive late: in which way the runtime was told it, and when."""
+
+    way: Way
+    cpus: frozenset[int]
+    since: float
 
 
 class Stage(IntEnum):
@@ -20,17 +33,19 @@ class Stage(IntEnum):
     CREATED = 1
     """Updates change the runtime's note of it; whether its cgroup is made from the old or the new is open."""
     STARTING = 2
-    """Its cgroup is made and its first process about to run; updates change the note only."""
+    """Its cgroup is made and its first process about to run; updates would change the note only."""
     RUNNING = 3
 
 
 @dataclass(frozen=True)
 class Container:
     """A container. ``may``: every CPU that its processes may run on, as far as nothing has disproved it.
+    ``seen``: the mask that they had for certain, unless they were told another since.
 
     ``claims``: uids and CPUs of what it was let in with; ``refusal``: why it was not, where it runs all the same.
-    ``told``, ``told_at``: what the runtime was told last, and when (monotonic seconds). ``live``: told since it
-    runs. ``pending``: CPUs of our answers to updates of others, which the runtime may still be applying.
+    ``told``, ``told_at``: what the runtime was told last, and when (monotonic seconds). ``faithful``: whether the
+    runtime's note of its mask cannot be newer than what its processes have. ``pending``: what the runtime may
+    still be applying, apart from its order of events. ``version`` counts what it was told and what arrived.
     ``astray``: its mask was not what it should have been, and nobody has put it right yet.
     """
 
@@ -38,11 +53,13 @@ class Container:
     stage: Stage
     may: frozenset[int]
     claims: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    seen: frozenset[int] | None = None
     refusal: str = ""
     told: Pin | None = None
     told_at: float = 0.0
-    live: bool = False
-    pending: frozenset[int] = frozenset()
+    faithful: bool = False
+    pending: tuple[Pending, ...] = ()
+    version: int = 0
     astray: bool = False
 
     @property
@@ -63,42 +80,68 @@ class Container:
     @property
     def reach(self) -> frozenset[int]:
         """Every CPU that it may run on now or when what is on its way has arrived."""
-        return self.may | self.pending
+        return self.may.union(*(each.cpus for each in self.pending))
+
+    def confirmed(self, pin: Pin) -> bool:
+        """Whether its processes run where they should, for certain, and nothing is on its way to change that."""
+        told = self.told is None or self.told.cpus == pin.cpus
+        return told and not self.pending and self.may == self.seen == pin.cpus
 
     def tell(self, pin: Pin, now: float) -> Self:
         """The runtime is told. If it was told the same long ago, that was lost."""
         lost = self.started and self.told == pin and now - self.told_at > GRACE
         return replace(
             self,
+            seen=self.seen if self.seen == pin.cpus and self.told in (None, pin) else None,
             told=pin,
             told_at=now,
-            live=self.stage is Stage.RUNNING,
+            version=self.version + 1,
+            faithful=self.stage is Stage.RUNNING or (self.faithful and self.told == pin),
             may=self.may | pin.cpus,
             astray=self.astray or lost,
         )
 
-    def answer(self, pin: Pin, now: float) -> Self:
-        """The runtime is told in answer to somebody's update, which it applies some time after."""
-        return replace(self.tell(pin, now), pending=self.pending | pin.cpus)
+    def tell_apart(self, way: Way, pin: Pin, now: float) -> Self:
+        """The runtime is told apart from its order of events, so that this may arrive late."""
+        return replace(self.tell(pin, now), pending=(*self.pending, Pending(way, pin.cpus, now)))
+
+    def arrived(self, way: Way) -> Self:
+        """What was told first in this way has been applied, whatever was told since."""
+        return self._drop([each for each in self.pending if each.way == way][:1])
+
+    def all_arrived(self, now: float) -> Self:
+        """What may still have been on its way is not any more."""
+        old = [each for each in self.pending if now - each.since > GRACE]
+        return self._drop(old) if old else self
+
+    def _drop(self, arrived: list[Pending]) -> Self:
+        masks = {each.cpus for each in arrived}
+        return replace(
+            self,
+            pending=tuple(each for each in self.pending if each not in arrived),
+            may=self.may.union(*masks),
+            seen=self.seen if masks == {self.seen} else None,
+            version=self.version + 1,
+        )
 
     def reach_stage(self, stage: Stage) -> Self:
         """It has come so far, or was further already."""
         return replace(self, stage=max(stage, self.stage))
 
-    def looked(self, cpus: frozenset[int], since: float) -> Self:
-        """The kernel's mask, read when ``told_at`` was ``since``. What was told may still be on its way."""
+    def looked(self, cpus: frozenset[int], version: int) -> Self:
+        """The kernel's mask, read when this was so old. What was told last may still be on its way."""
         if not self.started:
             return self
-        if since != self.told_at:
+        if version != self.version:
             return replace(self, may=self.may | cpus)
         coming = frozenset() if self.told is None else self.told.cpus
-        return replace(self, may=cpus if cpus == coming else cpus | coming)
+        return replace(self, may=cpus if cpus == coming else cpus | coming, seen=cpus)
 
     def listed(self, cpus: frozenset[int]) -> Self:
         """The runtime's note of its mask, where the kernel's cannot be read.
 
-        It counts only if it follows an update of the running container: else it may be newer than the cgroup.
+        It shows that an update has arrived, unless the note was the same before: then it is taken on trust.
         """
-        if self.live and self.told is not None and self.told.cpus == cpus:
-            return replace(self, may=cpus)
+        if self.started and self.faithful and self.told is not None and self.told.cpus == cpus:
+            return replace(self, may=cpus, seen=cpus)
         return replace(self, may=self.may | cpus)

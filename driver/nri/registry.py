@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -63,7 +63,8 @@ class Registry:
             container = Container(sight, Stage.CREATING, snapshot.node.online, claims)
             pin = desired(container, snapshot)
             pins.check_exclusive(container, self._containers.values(), snapshot)
-            told = replace(container, may=pin.cpus or container.may).tell(pin, self._clock())
+            may = pin.cpus or container.may
+            told = replace(container, may=may, told=pin, told_at=self._clock(), faithful=True)
             self._pods.run(sight.sandbox, sight.pod_uid)
             self._keep(told)
             self._remember_owner(told, snapshot)
@@ -83,7 +84,7 @@ class Registry:
             snapshot = self._snapshot()
             self._keep(self._known(sight, Stage.STARTING).reach_stage(Stage.STARTING))
             self._look(masks)
-            container = self._containers.pop(sight.id)
+            container = self._noted(self._containers.pop(sight.id), sight, masks.get(sight.id))
             pins.check_claims(container, snapshot)
             pins.check_exclusive(container, self._containers.values(), snapshot)
             pins.check_reach(container, self._containers.values(), snapshot)
@@ -101,14 +102,14 @@ class Registry:
                 return None
             container = self._known(sight, STAGES.get(sight.state, Stage.CREATED))
             pin = desired(container, self._snapshot())
-            self._keep(container.answer(pin, self._clock()))
+            self._keep(container.tell_apart("answer", pin, self._clock()))
             return pin
 
     def updated(self, container_id: str) -> None:
         """The runtime has applied an update."""
         with self._lock:
             if container := self._containers.get(container_id):
-                self._keep(replace(container, pending=frozenset()))
+                self._keep(container.arrived("answer"))
 
     def stop(self, container_id: str) -> list[Update]:
         """Its processes are gone. What others get now."""
@@ -146,6 +147,7 @@ class Registry:
             self.synchronized = True
             listed = [sight for sight in sights if sight.state in STAGES]
             self._drop_unlisted({sight.id for sight in listed}, masks, afresh=afresh)
+            self._containers = {key: each.all_arrived(self._clock()) for key, each in self._containers.items()}
             self._look(masks)
             for sight in _by_seniority(listed, snapshot):
                 self._keep(self._listed(sight, masks.get(sight.id)))
@@ -189,10 +191,10 @@ class Registry:
     # What the reconciler does
 
     def tell_due(self) -> list[Update]:
-        """What the runtime is to be told now, taken as told."""
+        """What the runtime is to be told now, out of the blue; ``applied`` says when it has done so."""
         with self._lock:
             snapshot = self._snapshot()
-            return self._tell(self._due(snapshot), snapshot)
+            return self._tell(self._due(snapshot), snapshot, partial(Container.tell_apart, way="direct"))
 
     def looked(self, seen: Iterable[tuple[Container, frozenset[int] | None]]) -> None:
         """Kernel's masks, with the containers as they were before they were read."""
@@ -200,14 +202,15 @@ class Registry:
             for before, cpus in seen:
                 now = self._containers.get(before.id)
                 if now is not None and cpus is not None:
-                    self._keep(now.looked(cpus, before.told_at))
+                    self._keep(now.looked(cpus, before.version))
 
-    def applied(self, updates: Iterable[Update]) -> None:
-        """The runtime says that it has applied them."""
+    def applied(self, updates: Iterable[Update], failed: Collection[str]) -> None:
+        """The runtime says that it has applied what it was told out of the blue, but for some containers."""
         with self._lock:
             for update in updates:
                 if container := self._containers.get(update.container):
-                    self._keep(container.listed(update.pin.cpus))
+                    done = container.arrived("direct")
+                    self._keep(done if update.container in failed else done.listed(update.pin.cpus))
 
     def take_repaired(self) -> int:
         """How many containers that were astray have been put right since the last time."""
@@ -227,7 +230,7 @@ class Registry:
         for container_id, cpus in masks.items():
             container = self._containers.get(container_id)
             if container is not None and cpus is not None:
-                self._keep(container.looked(cpus, container.told_at))
+                self._keep(container.looked(cpus, container.version))
 
     def _rival(self, entry: Entry, owner: Owner) -> Owner | None:
         carriers = (each.owner for each in self._containers.values() if entry.uid in each.claims)
@@ -252,7 +255,7 @@ class Registry:
         snapshot = self._snapshot()
         note = snapshot.node.online if sight.cpus is None else sight.cpus
         may = note if stage < Stage.RUNNING else snapshot.node.online
-        container = Container(sight, stage, may if mask is None else mask)
+        container = Container(sight, stage, may if mask is None else mask, seen=mask)
         running = stage is Stage.RUNNING
         try:
             container = replace(container, claims=pins.claims_of(sight, snapshot, self._rival, found=running))
@@ -268,7 +271,9 @@ class Registry:
         container = self._containers.get(sight.id)
         if container is None:
             return self._found(sight, stage, mask)
-        container = replace(container.reach_stage(stage), pending=frozenset())
+        return self._noted(container.reach_stage(stage), sight, mask)
+
+    def _noted(self, container: Container, sight: Sight, mask: frozenset[int] | None) -> Container:
         return container if mask is not None or sight.cpus is None else container.listed(sight.cpus)
 
     def _drop_unlisted(self, listed: set[str], masks: Masks, *, afresh: bool) -> None:
@@ -279,8 +284,8 @@ class Registry:
                 del self._containers[container.id]
 
     def _changed(self, snapshot: Snapshot) -> list[Container]:
-        """What gets something else than it was told. Those in creation would ignore it."""
-        tellable = (each for each in self._containers.values() if each.stage is not Stage.CREATING)
+        """What gets something else than it was told, and would heed it."""
+        tellable = (each for each in self._containers.values() if each.stage in (Stage.CREATED, Stage.RUNNING))
         return [each for each in tellable if each.told != desired(each, snapshot)]
 
     def _unsettled(self, snapshot: Snapshot) -> list[Container]:
@@ -295,16 +300,21 @@ class Registry:
         due = self._unsettled(snapshot)
         return [each for each in due if each.told != desired(each, snapshot) or now - each.told_at > GRACE]
 
-    def _tell(self, containers: Iterable[Container], snapshot: Snapshot) -> list[Update]:
+    def _tell(
+        self,
+        containers: Iterable[Container],
+        snapshot: Snapshot,
+        how: Callable[..., Container] = Container.tell,
+    ) -> list[Update]:
         told = [(each, desired(each, snapshot)) for each in containers]
         for container, pin in told:
-            self._keep(container.tell(pin, self._clock()))
+            self._keep(how(container, pin=pin, now=self._clock()))
         return [Update(container.id, pin) for container, pin in told if pin.cpus]
 
 
 def _is_unsettled(container: Container, snapshot: Snapshot) -> bool:
     pin = desired(container, snapshot)
-    return container.started and bool(pin.cpus) and container.reach != pin.cpus
+    return container.started and bool(pin.cpus) and not container.confirmed(pin)
 
 
 def _by_seniority(sights: Iterable[Sight], snapshot: Snapshot) -> list[Sight]:

@@ -107,11 +107,19 @@ class NRIRuntime:
         if self._direct is None or relist:
             relay(self._path, self._registry, self._kernel, self._stopping)
             return
+        self._tell_directly(self._direct)
+
+    def _tell_directly(self, connection: Connection) -> None:
         updates = self._registry.tell_due()
         request = nri.UpdateContainersRequest(update=[each.message(ignore_failure=False) for each in updates])
-        reply = self._direct.call("UpdateContainers", request, DIRECT_TIMEOUT)
-        failed = {each.container_id for each in nri.UpdateContainersResponse.FromString(reply).failed}
-        self._registry.applied(each for each in updates if each.container not in failed)
+        try:
+            reply = nri.UpdateContainersResponse.FromString(
+                connection.call("UpdateContainers", request, DIRECT_TIMEOUT)
+            )
+        except (OSError, CpusatError):
+            self._reconciler.relist(RELIST_AFTER)
+            raise
+        self._registry.applied(updates, {each.container_id for each in reply.failed})
 
     def _keep_connected(self) -> None:
         retry = FIRST_RETRY

@@ -51,9 +51,10 @@ def test_calls_go_both_ways_at_once_with_messages_of_any_size(pair):
     def call(size):
         try:
             request = nri.ConfigureRequest(config="x" * size)
-            assert connection.call("Any", request, 30) == nri.ConfigureRequest(
-                config=request.SerializeToString().decode("latin1")
-            ).SerializeToString()
+            assert (
+                connection.call("Any", request, 30)
+                == nri.ConfigureRequest(config=request.SerializeToString().decode("latin1")).SerializeToString()
+            )
             reply = nri.ConfigureRequest.FromString(end.call("Configure", request, 30))
             assert reply.config == f"Configure {request.ByteSize()}"
         except Exception as error:

@@ -1,0 +1,96 @@
+"""A driver's end and a runtime's end of NRI, connected."""
+
+import time
+
+import pytest
+
+from driver.conditions import Conditions
+from driver.nri import session
+from driver.nri.runtime import NRIRuntime
+from tests.driver.nri.book import Book
+from tests.driver.nri.fake_runtime import FakeRuntime
+from tests.driver.recorder import Recorder
+
+WAIT = 30.0
+"""Seconds: long, for the machine may be loaded. Nothing waits so long unless it fails."""
+
+
+class Scene:
+    """A fake runtime, a ledger in memory, and the driver's side between them."""
+
+    def __init__(self, folder, **options):
+        self.fake = FakeRuntime(folder / "nri.sock", **options)
+        self.book = Book()
+        self.conditions, self.recorder = Conditions(), Recorder()
+        self.driver = None
+
+    def make(self):
+        """A driver's side with an empty memory."""
+        book, fake = self.book, self.fake
+        return NRIRuntime(fake.path, lambda: book.snapshot, book.own, self.conditions, self.recorder, fake.kernel)
+
+    def connect(self):
+        """Start it."""
+        self.driver = self.make()
+        self.driver.start()
+        assert self.driver.wait(WAIT)
+        self.fake.wait_for_plugin()
+        return self
+
+    def disconnect(self):
+        """Stop it."""
+        if self.driver is not None:
+            self.driver.stop()
+            self.driver = None
+
+    def hold(self, uid, cpus, pods=("pod-a",), **more):
+        """Prepare a claim, as the ledger and the runtime see it."""
+        self.book.hold(uid, cpus, pods, **more)
+        self.driver.changed()
+
+    def settle(self):
+        """Wait until all is in line, and see for ourselves that it is."""
+        assert self.driver.settle(WAIT)
+        held = [entry.cpuset for entry in self.book.snapshot.entries.values()]
+        for mask in self.fake.masks().values():
+            assert mask == self.book.snapshot.pool or any(mask >= each for each in held)
+
+    def pool(self):
+        """The shared pool now."""
+        return self.book.snapshot.pool
+
+    def close(self):
+        """End both."""
+        self.disconnect()
+        self.fake.close()
+
+
+def eventually(true):
+    """Wait for it."""
+    end = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def scenes(tmp_path, monkeypatch):
+    """Makes scenes, with the options of ``FakeRuntime``."""
+    monkeypatch.setattr(session, "HOLD_UNSEEN", 0.2)
+    made = []
+
+    def make(**options):
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Scene(folder, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(params=["old events", "new events"])
+def scene(request, scenes):
+    """A connected scene, in both forms of events."""
+    return scenes(separate=request.param == "new events").connect()

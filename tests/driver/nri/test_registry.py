@@ -1,0 +1,232 @@
+"""What is known of containers, step by step."""
+
+import pytest
+
+from driver.nri.container import Container, Stage
+from driver.nri.pins import RefusedContainerError
+from driver.nri.registry import Registry
+from driver.nri.sight import Pin, Sight
+from driver.protos import nri_pb2 as nri
+from tests.driver.nri.book import Book
+
+ALL = frozenset(range(1, 8))
+CLAIM = frozenset({4, 5})
+SMALL = ALL - CLAIM
+
+
+class Table:
+    """A registry with a clock that is set by hand; containers are named by their pod."""
+
+    def __init__(self):
+        self.book, self.time = Book(range(8)), 0.0
+        self.registry = Registry(lambda: self.book.snapshot, self.book.own, clock=lambda: self.time)
+        self.registry.synchronize([], {}, {}, afresh=True)
+
+    def sight(self, pod, cpus=None, state=nri.CONTAINER_RUNNING, uid=None):
+        variables = ((f"DRA_CPUSET_{uid}", "4-5"),) if uid else ()
+        return Sight(pod, pod, "main", sandbox=pod, variables=variables, cpus=cpus, state=state)
+
+    def run(self, pod, uid=None, kernel=None):
+        """Create and start it; the updates that others get meanwhile."""
+        sight = self.sight(pod, uid=uid)
+        _, updates = self.registry.create(sight, {})
+        self.registry.created(sight)
+        self.registry.start(sight, {pod: kernel})
+        self.registry.started(sight)
+        return updates
+
+    def get(self, pod):
+        return next(each for each in self.registry.known() if each.id == pod)
+
+    def look(self, pod, cpus):
+        self.registry.looked([(self.get(pod), cpus)])
+
+
+@pytest.fixture
+def table():
+    return Table()
+
+
+def hold(table):
+    table.book.hold("u", CLAIM, pods=("a",))
+
+
+def test_a_creation_carries_the_change_to_others_once(table):
+    table.run("x", kernel=ALL)
+    hold(table)
+    updates = table.run("y", kernel=SMALL)
+    assert [(each.container, each.pin) for each in updates] == [("x", Pin(SMALL))]
+    assert table.run("z", kernel=SMALL) == []
+
+
+def test_one_that_is_told_counts_on_both_masks_until_the_kernel_has_the_new_one(table):
+    table.run("x", kernel=ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    assert table.get("x").reach == ALL
+    table.look("x", ALL)
+    assert [each.id for each in table.registry.unsettled()] == ["x"]
+    table.look("x", SMALL)
+    assert table.registry.unsettled() == []
+
+
+def test_an_update_counts_as_lost_after_a_while_and_its_container_as_repaired(table):
+    table.run("x", kernel=ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    assert table.registry.due() == []
+    table.time += 1
+    assert [each.id for each in table.registry.due()] == ["x"]
+    listed = [table.sight("x"), table.sight("y")]
+    updates = table.registry.synchronize(listed, {}, {"x": ALL, "y": SMALL}, afresh=False)
+    assert [each.container for each in updates] == ["x"]
+    assert table.registry.take_repaired() == 0
+    table.look("x", SMALL)
+    assert table.registry.unsettled() == []
+    assert table.registry.take_repaired() == 1
+    assert table.registry.take_repaired() == 0
+
+
+def test_a_pool_that_shrinks_and_grows_back_is_not_taken_for_unchanged(table):
+    table.run("x", kernel=ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    table.book.forget("u")
+    table.run("z", kernel=ALL)
+    assert "x" in {each.id for each in table.registry.unsettled()}
+    table.look("x", SMALL)
+    assert "x" in {each.id for each in table.registry.unsettled()}
+    table.look("x", ALL)
+    assert "x" not in {each.id for each in table.registry.unsettled()}
+
+
+def test_an_answer_to_an_update_counts_until_it_is_said_to_be_applied(table):
+    table.run("x", kernel=ALL)
+    assert table.registry.update(table.sight("x")) == Pin(ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    table.look("x", SMALL)
+    with pytest.raises(RefusedContainerError, match="may still run"):
+        table.registry.create(table.sight("a", uid="u"), {"x": SMALL})
+    table.registry.updated("x")
+    with pytest.raises(RefusedContainerError, match="may still run"):
+        table.registry.create(table.sight("a", uid="u"), {})
+    table.registry.create(table.sight("a", uid="u"), {"x": SMALL})
+
+
+def test_an_answer_that_failed_is_let_go_at_the_next_list(table):
+    table.run("x", kernel=ALL)
+    table.registry.update(table.sight("x"))
+    hold(table)
+    listed = [table.sight("x")]
+    table.registry.synchronize(listed, {}, {"x": ALL}, afresh=False)
+    table.look("x", SMALL)
+    assert table.get("x").reach == ALL
+    table.time += 1
+    table.registry.synchronize(listed, {}, {"x": SMALL}, afresh=False)
+    assert table.get("x").reach == SMALL
+
+
+def test_what_is_told_out_of_the_blue_may_arrive_after_what_is_told_later(table):
+    table.run("x", kernel=ALL)
+    hold(table)
+    first = table.registry.tell_due()
+    table.book.forget("u")
+    table.run("y", kernel=ALL)
+    table.look("x", ALL)
+    assert [each.id for each in table.registry.unsettled()] == ["x"]
+    table.registry.applied(first, set())
+    assert [each.id for each in table.registry.unsettled()] == ["x"]
+    table.look("x", ALL)
+    assert table.registry.unsettled() == []
+
+
+def test_a_mask_that_was_read_before_the_last_change_proves_nothing(table):
+    table.run("x", kernel=ALL)
+    before = table.get("x")
+    hold(table)
+    table.run("y", kernel=SMALL)
+    table.look("x", SMALL)
+    table.registry.looked([(before, ALL)])
+    assert table.get("x").reach == ALL
+
+
+def test_nothing_is_told_to_one_in_creation_or_about_to_start(table):
+    sight = table.sight("x")
+    table.registry.create(sight, {})
+    hold(table)
+    assert table.run("y", kernel=SMALL) == []
+    table.registry.created(sight)
+    assert [each.container for each in table.run("z", kernel=SMALL)] == ["x"]
+    table.book.forget("u")
+    table.registry.start(sight, {"x": ALL})
+    assert {each.id for each in table.registry.due()} == {"y", "z"}
+    table.registry.started(sight)
+    assert {each.id for each in table.registry.due()} == {"x", "y", "z"}
+
+
+def test_without_the_kernel_a_start_is_taken_at_the_runtimes_word_if_nothing_else_was_told(table):
+    sight = table.sight("x", cpus=ALL)
+    table.registry.create(sight, {})
+    table.registry.start(sight, {"x": None})
+    assert table.registry.unsettled() == []
+    late = table.sight("y", cpus=SMALL)
+    table.registry.create(late, {})
+    table.registry.created(late)
+    hold(table)
+    table.run("z", kernel=SMALL)
+    table.registry.start(late, {"y": None})
+    assert "y" in {each.id for each in table.registry.unsettled()}
+    assert table.get("y").reach == ALL
+
+
+def test_a_container_stays_known_while_it_is_in_creation_and_not_listed(table):
+    table.registry.create(table.sight("x"), {})
+    table.registry.synchronize([], {}, {}, afresh=False)
+    assert [each.id for each in table.registry.known()] == ["x"]
+    table.registry.synchronize([], {}, {}, afresh=True)
+    assert table.registry.known() == []
+
+
+def test_a_running_container_that_is_not_listed_is_kept_while_the_kernel_has_it(table):
+    table.run("x", kernel=ALL)
+    table.registry.synchronize([], {}, {"x": ALL}, afresh=True)
+    assert [each.id for each in table.registry.known()] == ["x"]
+    table.registry.synchronize([], {}, {"x": None}, afresh=True)
+    assert table.registry.known() == []
+
+
+def test_stopped_containers_are_not_taken_from_a_list_or_an_update(table):
+    stopped = table.sight("x", state=nri.CONTAINER_STOPPED)
+    table.registry.synchronize([stopped], {}, {}, afresh=True)
+    assert table.registry.update(stopped) is None
+    assert table.registry.known() == []
+
+
+def test_a_container_nobody_told_us_of_is_found_by_its_update(table):
+    hold(table)
+    assert table.registry.update(table.sight("a", uid="u")) == Pin(CLAIM)
+    assert table.registry.carries("u")
+
+
+def test_of_two_that_name_a_claim_in_a_list_the_owner_has_it_or_else_the_older(table):
+    table.book.hold("u", CLAIM, pods=("a", "b"))
+    old, new = table.sight("b", uid="u"), table.sight("a", uid="u")
+    table.registry.synchronize([new, Sight(**{**vars(old), "created_at": -1})], {}, {}, afresh=True)
+    assert (table.get("b").claims, table.get("a").claims) == ({"u": CLAIM}, {})
+    again = Table()
+    again.book.hold("u", CLAIM, pods=("a", "b"), owner=new.owner)
+    again.registry.synchronize([old, new], {"a": "a", "b": "b"}, {}, afresh=True)
+    assert (again.get("b").claims, again.get("a").claims) == ({}, {"u": CLAIM})
+
+
+def test_a_claim_that_changes_its_cpus_is_not_followed(table):
+    hold(table)
+    table.run("a", uid="u", kernel=CLAIM)
+    table.book.hold("u", {6}, pods=("a",))
+    assert [each.pin for each in table.registry.tell_due()] == [Pin(ALL - {6})]
+
+
+def test_a_stage_never_goes_back():
+    container = Container(Sight("x", "x", "main"), Stage.RUNNING, ALL)
+    assert container.reach_stage(Stage.CREATED).stage is Stage.RUNNING
