@@ -50,13 +50,14 @@ class Releaser:
     def look(self) -> None:
         """Release what has been gone for long enough. Raises ``RefusedError`` if the API server is away; what
         was not looked at then stays as it was."""
-        self._name_nameless()
+        all_named = self._name_nameless()
         entries = self._ledger.snapshot.entries
         self._gone = {uid: seen for uid, seen in self._gone.items() if uid in entries}
         for entry in entries.values():
             if self._stopping.is_set():
                 return
-            self._look_at(entry)
+            if entry.name or all_named:
+                self._look_at(entry)
 
     def _run(self) -> None:
         while not self._stopping.wait(PERIOD):
@@ -82,7 +83,7 @@ class Releaser:
     def _is_gone(self, entry: Entry) -> bool:
         """Whether the claim does not need its CPUs, as far as the API server knows."""
         if not entry.name:
-            return True  # All claims have just been looked through for it.
+            return True  # All claims of the cluster have just been looked through for it.
         document = self._api.get(entry.namespace, entry.name)
         if at(document, "metadata", "uid") != entry.uid:
             return True
@@ -110,16 +111,19 @@ class Releaser:
         except BusyError:
             return True
 
-    def _name_nameless(self) -> None:
-        """Learn whose the claims are that were taken over from another driver."""
+    def _name_nameless(self) -> bool:
+        """Learn whose the claims are that were taken over from another driver. Whether all claims were seen: we
+        may not be allowed to list them, and the others must not wait for that."""
         nameless = {uid for uid, entry in self._ledger.snapshot.entries.items() if not entry.name}
-        for document in self._api.claims() if nameless else ():
-            uid = at(document, "metadata", "uid")
-            if isinstance(uid, str) and uid in nameless:
-                nameless.remove(uid)
-                self._name(uid, document)
-            if not nameless or self._stopping.is_set():
-                return
+        try:
+            for document in self._api.claims() if nameless else ():
+                uid = at(document, "metadata", "uid")
+                if isinstance(uid, str) and uid in nameless:
+                    self._name(uid, document)
+        except RefusedError as error:
+            log.warning("claims %s are known by their uids alone: %s", ", ".join(sorted(nameless)), error.message)
+            return False
+        return True
 
     def _name(self, uid: str, document: Document) -> None:
         told = {

@@ -5,6 +5,7 @@ watches stream. Every slice that is written must be valid for the version of Kub
 """
 
 import queue
+import ssl
 import threading
 import uuid
 from collections.abc import Iterator
@@ -39,6 +40,9 @@ class ApiServer:
     seconds before each. ``away`` and ``back``: the port is closed and opened again. ``requests``: all that came.
     """
 
+    tls: ssl.SSLContext | None = None
+    """Speaks https with it, once it is set and the server comes ``back``."""
+
     def __init__(self, version: str = "1.36", node: str = "node-1", drop_consumable: bool = False) -> None:
         self.version, self.node, self.drop_consumable = version, node, drop_consumable
         self.dropped: tuple[str, ...] = ()
@@ -63,11 +67,12 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._port}"
 
-    def kubeconfig(self, path: Path) -> Path:
-        """A file by which clients find this server."""
-        clusters = [{"name": "c", "cluster": {"server": self.url}}]
+    def kubeconfig(self, path: Path, ca: Path | None = None) -> Path:
+        """A file by which clients find this server, and whom they trust."""
+        trust = {"certificate-authority": str(ca)} if ca else {}
+        clusters = [{"name": "c", "cluster": {"server": self.url, **trust}}]
         contexts = [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "default"}}]
         users = [{"name": "u", "user": {"token": "t"}}]
         document = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": "c"}
@@ -89,6 +94,8 @@ class ApiServer:
         """Listen again, at the same port."""
         handler = type("Handler", (Handler,), {"api": self})
         self._server = Server(("127.0.0.1", self._port), handler)
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 

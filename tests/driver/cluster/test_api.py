@@ -1,5 +1,8 @@
 import gzip
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 from pathlib import Path
 
@@ -206,9 +209,10 @@ def test_watches_that_are_left_do_not_use_up_the_connections(server: ApiServer, 
     assert api.get("default", "cpus") is not None
 
 
-def test_whoever_watches_can_be_woken(server: ApiServer, api: Api) -> None:
-    _, version = api.slices("node-1")
+def woken(api: Api) -> list[RefusedError]:
+    """Watch in a thread and wake it; what its watch ended with."""
     ends: list[RefusedError] = []
+    _, version = api.slices("node-1")
 
     def watch() -> None:
         try:
@@ -218,9 +222,40 @@ def test_whoever_watches_can_be_woken(server: ApiServer, api: Api) -> None:
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
-    until(lambda: any("watch" in path for _, path in server.requests))
     until(lambda: (api.end_watches(), thread.join(0.05), not thread.is_alive())[-1])
-    assert len(ends) == 1
+    return ends
+
+
+def test_whoever_watches_can_be_woken(api: Api) -> None:
+    assert len(woken(api)) == 1
+    assert api.node_uid("node-1"), "nothing else is disturbed"
+
+
+OPENSSL = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=test"
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A new one for the loopback address, its key beside it."""
+    file = folder / f"{name}.crt"
+    command = [*OPENSSL.split(), "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", file.with_suffix(".key"), "-out", file], check=True, capture_output=True)
+    return file
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+def test_only_a_server_with_the_right_certificate_is_trusted(tmp_path: Path) -> None:
+    right, wrong = certificate(tmp_path, "right"), certificate(tmp_path, "wrong")
+    server = ApiServer()
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.tls.load_cert_chain(right, right.with_suffix(".key"))
+    with server:
+        trusting = Api.connect(str(server.kubeconfig(tmp_path / "a", right)))
+        assert trusting.node_uid("node-1")
+        for name, ca in (("b", wrong), ("c", None)):
+            doubting = Api.connect(str(server.kubeconfig(tmp_path / name, ca)))
+            with pytest.raises(RefusedError, match="CERTIFICATE_VERIFY_FAILED"):
+                doubting.node_uid("node-1")
+        assert len(woken(trusting)) == 1
 
 
 @pytest.mark.parametrize(
