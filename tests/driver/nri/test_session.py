@@ -1,0 +1,111 @@
+"""Connections that do not come about, or take their time."""
+
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+from driver.nri import mux, session
+from driver.nri.registry import Registry
+from driver.nri.session import relay
+from driver.protos import nri_pb2 as nri
+from tests.driver.nri.book import Book
+from tests.driver.nri.conftest import WAIT, eventually
+from tests.driver.nri.wire import PluginEnd
+
+
+class Silent:
+    """A runtime that accepts, registers, and then says no more."""
+
+    def __init__(self, path, *, registers=True):
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(4)
+        self.path, self.registers, self.ends = path, registers, []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.ends.append(PluginEnd(sock, self._serve))
+
+    def _serve(self, method, payload):
+        if not self.registers:
+            time.sleep(WAIT)
+        return nri.Empty()
+
+    def close(self):
+        self.listener.close()
+        for end in self.ends:
+            end.close()
+
+
+@pytest.fixture
+def silent(tmp_path):
+    made = []
+
+    def make(**options):
+        made.append(Silent(tmp_path / "silent.sock", **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def registry():
+    book = Book()
+    return Registry(lambda: book.snapshot, book.own)
+
+
+def test_a_list_that_does_not_come_is_given_up_after_its_turn(silent, monkeypatch, caplog):
+    monkeypatch.setattr(session, "TURN", 0.5)
+    monkeypatch.setattr(session, "LONG", 0.1)
+    with caplog.at_level(logging.WARNING), pytest.raises(TimeoutError, match="no list"):
+        relay(silent().path, registry(), lambda _: None, threading.Event())
+    assert "a container that stops slowly may be why" in caplog.text
+
+
+def test_a_registration_that_is_not_answered_is_given_up_after_its_turn(silent, monkeypatch):
+    monkeypatch.setattr(session, "TURN", 0.3)
+    with pytest.raises(TimeoutError, match="not registered"):
+        relay(silent(registers=False).path, registry(), lambda _: None, threading.Event())
+
+
+@pytest.mark.parametrize("registers", [True, False])
+def test_the_driver_stops_at_once_whatever_the_runtime_owes_it(scenes, silent, registers):
+    runtime = silent(registers=registers)
+    scene = scenes()
+    scene.fake.path, path = runtime.path, scene.fake.path
+    scene.driver = scene.make()
+    scene.driver.start()
+    eventually(lambda: runtime.ends)
+    done = threading.Event()
+    threading.Thread(target=lambda: (scene.driver.stop(), done.set()), daemon=True).start()
+    assert done.wait(WAIT / 3)
+    scene.driver, scene.fake.path = None, path
+
+
+def test_a_runtime_that_talks_nonsense_is_left_and_tried_again(scenes, silent, monkeypatch):
+    monkeypatch.setattr(mux, "PATIENCE", 0.3)
+    runtime = silent()
+    scene = scenes()
+    scene.fake.path, path = runtime.path, scene.fake.path
+    scene.driver = scene.make()
+    scene.driver.start()
+    for count in (1, 2):
+        eventually(lambda count=count: len(runtime.ends) >= count)
+        runtime.ends[count - 1].raw(b"\xff" * 64)
+    eventually(lambda: len(runtime.ends) >= 3)
+    scene.disconnect()
+    scene.fake.path = path
+
+
+def test_a_socket_path_that_is_too_long_is_an_error_like_any_other(tmp_path):
+    with pytest.raises(OSError, match="path too long"):
+        relay(tmp_path / ("x" * 200), registry(), lambda _: None, threading.Event())
