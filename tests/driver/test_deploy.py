@@ -3,6 +3,9 @@
 import os
 import shutil
 import subprocess
+import threading
+import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +25,12 @@ from driver.host import NODE_NAME, POD_UID
 from driver.kubelet.serve import Folders
 from driver.names import CAPACITY, DRIVER
 from driver.options import Options
+from driver.serve import Driver
 from models import InfeasibleError
 from solver import solve
 from tests.driver.claims.documents import Node, claim, config, result
 from tests.driver.cluster.api_server import ApiServer
+from tests.driver.world import World
 from topologies import synthetic
 
 Document = dict[str, Any]
@@ -297,6 +302,25 @@ def test_the_pod_asks_for_little_and_its_cpu_is_not_limited(pod: Document, conta
 def test_a_rolling_update_starts_the_new_pod_before_it_ends_the_old_one() -> None:
     strategy = only("DaemonSet")["spec"]["updateStrategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def test_the_new_pod_is_ready_while_it_waits_for_the_old_one_to_end(short_path: Path) -> None:
+    with World(short_path, FOUR_NODES, solverTimeLimit=0).running() as world:
+        second = Driver(world.config(), world.root, world.runtime.kernel)
+        starting = threading.Thread(target=second.start)
+        starting.start()
+        try:
+            end = time.monotonic() + 60
+            while not second._waits and time.monotonic() < end:
+                time.sleep(0.02)
+            port = second._running[0].port  # type: ignore[attr-defined]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=20) as reply:
+                assert reply.read() == b"ok\n"
+            assert starting.is_alive()
+        finally:
+            second.stopped.set()
+            starting.join(60)
+            second.stop()
 
 
 def granted(folder: Path) -> dict[str, set[str]]:

@@ -112,9 +112,9 @@ def test_every_metric_is_named() -> None:
 
 def test_every_test_that_a_page_names_exists() -> None:
     named = {test for page in PAGES.values() for test in TEST.findall(page)}
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-o", "addopts=", "--collect-only", "-q", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [*command, "tests/driver/claims/test_wish.py"],
+        [*command, "tests/driver/claims"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -123,15 +123,8 @@ def test_every_test_that_a_page_names_exists() -> None:
     )
     there = {line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line}
     there |= {test.partition("[")[0] for test in there}
-    assert len(named) > 25
+    assert len(named) > 20
     assert not named - there
-
-
-def test_every_case_of_a_grouping_is_named() -> None:
-    source = (ROOT / "tests/driver/claims/test_wish.py").read_text()
-    ids = re.findall(r'\bid="([a-z-]+)"', source)
-    assert len(ids) >= 14
-    assert not [each for each in ids if f"[{each}]`" not in PAGES["grouping.md"]]
 
 
 def anchors(text: str) -> set[str]:
