@@ -1,5 +1,6 @@
 """Opaque configs: our own options, merged over the driver's defaults, and the cpuset of dra-driver-cpu."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,11 @@ CPUSET_VERSION = "v1alpha1"
 LONGEST = 10_000
 """Characters of a cpuset in a config."""
 
-_ALPHA_KEYS = ("apiVersion", "kind", "cpuConfig")
+MOST_WARNINGS, LONGEST_MESSAGE = 5, 400
+
+_CPUSET_KEYS = ("apiVersion", "kind", "cpuConfig")
+_NAMES = {name: str(field.validation_alias) for name, field in Options.model_fields.items()}
+_SNAKE = re.compile(rf"\b({'|'.join(_NAMES)}|policy)\b")
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,27 @@ class Said:
 def said_of(view: ClaimView, request: str, defaults: Options) -> Said:
     """The merged configs of one request. Raises ``RefusedError("BadConfig")`` with claim, request and key."""
     where = f"claim {view.ref}, request {request}"
+    given, own = [], Options()
     applying = [config for config in view.configs if config.applies_to(request)]
-    own = Options()
     for source in ("FromClass", "FromClaim"):
-        entries = [
-            config for config in applying if config.source == source and _version(where, config) != CPUSET_VERSION
-        ]
-        own = _agreed(where, [_options(where, config) for config in entries]).over(own)
-    given = [config for config in applying if _version(where, config) == CPUSET_VERSION]
+        entries = [config for config in applying if config.source == source]
+        given += [config for config in entries if _version(where, config) == CPUSET_VERSION]
+        options = [_options(where, config) for config in entries if config not in given]
+        own = _agreed(where, options).over(own)
     return Said(own, own.over(defaults), _cpuset(where, given), tuple(_ignored(where, given)))
+
+
+def key_of(field: str) -> str:
+    """An option as users write it: ``numaMin`` for ``numa_min``."""
+    return _NAMES[field]
+
+
+def problem_of(error: ValidationError) -> str:
+    """What is wrong with options, which the message names as users write them."""
+    bad = BadInputError.from_pydantic(error)
+    reason = _SNAKE.sub(lambda found: _NAMES.get(found[0], _NAMES["allocation_policy"]), bad.reason)
+    key = bad.place.partition(".")[0]
+    return str(BadInputError(reason, place=key if key.isprintable() else repr(key)))[:LONGEST_MESSAGE]
 
 
 def _version(where: str, config: ConfigEntry) -> str:
@@ -57,28 +74,23 @@ def _version(where: str, config: ConfigEntry) -> str:
 
 
 def _options(where: str, config: ConfigEntry) -> Options:
-    parameters = dict(config.parameters)
-    del parameters["apiVersion"]
-    kind = parameters.pop("kind", None)
+    parameters = {key: value for key, value in config.parameters.items() if key not in ("apiVersion", "kind")}
+    kind = config.parameters.get("kind")
     if kind != KIND:
         raise _bad(where, f"kind: {str(kind)[:40]!r} is not {KIND}")
     try:
         return Options.model_validate(parameters)
-    except (ValidationError, RecursionError) as error:
-        said = (
-            str(BadInputError.from_pydantic(error)) if isinstance(error, ValidationError) else "nested too deeply"
-        )
-        raise _bad(where, said[:400]) from None
+    except ValidationError as error:
+        raise _bad(where, problem_of(error)) from None
 
 
 def _agreed(where: str, entries: Iterable[Options]) -> Options:
     """The options of one source, where no two entries may say different things of one key."""
     agreed: dict[str, Any] = {}
     for options in entries:
-        for key, value in options.model_dump(exclude_none=True).items():
-            if agreed.setdefault(key, value) != value:
-                name = Options.model_fields[key].validation_alias
-                raise _bad(where, f"{name}: two configs of one source say different things")
+        for field, value in options.model_dump(exclude_none=True).items():
+            if agreed.setdefault(field, value) != value:
+                raise _bad(where, f"{key_of(field)}: two configs of one source say different things")
     return Options.model_construct(**agreed)
 
 
@@ -103,10 +115,9 @@ def _ignored(where: str, given: list[ConfigEntry]) -> Iterator[str]:
     """Keys of the older config that mean nothing: they only warn, for they work today."""
     for config in given:
         inner = config.parameters.get("cpuConfig")
-        unknown = [key for key in config.parameters if key not in _ALPHA_KEYS]
+        unknown = [key for key in config.parameters if key not in _CPUSET_KEYS]
         unknown += [f"cpuConfig.{key}" for key in inner if key != "cpuset"] if isinstance(inner, dict) else []
-        for key in unknown[:5]:
-            yield f"{where}: {key[:80]}: unknown key, ignored"
+        yield from (f"{where}: {key[:80]!r}: unknown key, ignored" for key in unknown[:MOST_WARNINGS])
 
 
 def _bad(where: str, what: str) -> RefusedError:

@@ -2,100 +2,35 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from lightkube.utils.quantity import parse_quantity
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
+from driver.claims import document as read
+from driver.claims.quantity import whole_cpus
 from driver.errors import RefusedError
 from driver.ledger.entry import Grant
-from driver.names import CAPACITY, DRIVER, is_uid
+from driver.names import CAPACITY, base, is_uid
 from driver.ports import ClaimRef, Document
-from models import MAX_CPU, BadInputError
+from models import BadInputError
 
-Source = Literal["FromClass", "FromClaim"]
-Text = Annotated[str, Field(max_length=253)]
-
-MOST_RESULTS, MOST_CONFIGS, MOST_PODS = 32, 64, 4096
-"""The API server's own limits are 32, 64 and 256."""
-
-
-def _none_is_empty(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
-    return [] if value is None else value
-
-
-class _Part(BaseModel):
-    """A part of the document; keys that we do not know are somebody else's business."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel)
-
-
-class _Result(_Part):
-    request: Text = ""
-    driver: Text = ""
-    pool: Text = ""
-    device: Text = ""
-    share_id: Annotated[str, Field(max_length=64)] | None = Field(default=None, alias="shareID")
-    admin_access: bool | None = None
-    consumed_capacity: dict[str, Any] | None = None
-
-
-class _Opaque(_Part):
-    driver: Text = ""
-    parameters: Any = None
-
-
-class _Config(_Part):
-    source: str = ""
-    requests: Annotated[tuple[Text, ...], Field(max_length=MOST_RESULTS), BeforeValidator(_none_is_empty)] = ()
-    opaque: _Opaque | None = None
-
-
-class _Devices(_Part):
-    results: Annotated[tuple[_Result, ...], Field(max_length=MOST_RESULTS), BeforeValidator(_none_is_empty)] = ()
-    config: Annotated[tuple[_Config, ...], Field(max_length=MOST_CONFIGS), BeforeValidator(_none_is_empty)] = ()
-
-
-class _Allocation(_Part):
-    devices: _Devices = _Devices()
-
-
-class _Consumer(_Part):
-    resource: Text = ""
-    uid: Text = ""
-
-
-class _Status(_Part):
-    allocation: _Allocation | None = None
-    reserved_for: Annotated[
-        tuple[_Consumer, ...], Field(max_length=MOST_PODS), BeforeValidator(_none_is_empty)
-    ] = ()
-
-
-class _Metadata(_Part):
-    uid: Text = ""
-
-
-class _Claim(_Part):
-    metadata: _Metadata
-    status: _Status = _Status()
+LARGEST_CONFIG = 1 << 16
+"""Characters of one config. The API server keeps 10 KiB of it; numbers may be longer here than there."""
 
 
 @dataclass(frozen=True)
 class ConfigEntry:
     """One opaque config for us: where it stands, which requests it names (none: all), and what it says."""
 
-    source: Source
+    source: read.Source
     requests: tuple[str, ...]
     parameters: Any
 
     def applies_to(self, request: str) -> bool:
         """Whether it is for the request, by its full name or by that of its prioritized list."""
-        return not self.requests or request in self.requests or request.partition("/")[0] in self.requests
+        return not self.requests or request in self.requests or base(request) in self.requests
 
 
 @dataclass(frozen=True)
@@ -120,7 +55,7 @@ class ClaimView:
         cannot be read, ``AdminAccess``.
         """
         try:
-            claim = _Claim.model_validate(document)
+            claim = read.Claim.model_validate(document)
         except ValidationError as error:
             raise RefusedError("BadClaim", f"claim {ref}: {BadInputError.from_pydantic(error)}") from None
         if claim.metadata.uid != ref.uid:
@@ -129,25 +64,18 @@ class ClaimView:
         if claim.status.allocation is None:
             raise RefusedError("BadClaim", f"claim {ref} is not allocated")
         devices = claim.status.allocation.devices
-        results = [result for result in devices.results if result.driver == DRIVER]
-        configs = tuple(_configs(ref, devices.config))
-        return cls(
-            ref=ref,
-            grants=tuple(_grant(ref, result, counted) for result in results),
-            configs=configs,
-            pods=frozenset(
-                pod.uid for pod in claim.status.reserved_for if pod.resource == "pods" and is_uid(pod.uid)
-            ),
-            fingerprint=_fingerprint(ref, results, configs),
-        )
+        grants = tuple(_grant(ref, result, counted) for result in devices.results)
+        configs = tuple(ConfigEntry(each.source, each.requests, each.opaque.parameters) for each in devices.config)
+        pods = frozenset(pod.uid for pod in claim.status.reserved_for if is_uid(pod.uid))
+        return cls(ref, grants, configs, pods, _fingerprint(ref, grants, configs))
 
 
-def _grant(ref: ClaimRef, result: _Result, counted: bool) -> Grant:
+def _grant(ref: ClaimRef, result: read.Result, counted: bool) -> Grant:
     if result.admin_access:
         reason = f"claim {ref}, request {result.request}: adminAccess is for watching devices; it cannot give CPUs"
         raise RefusedError("AdminAccess", reason)
     try:
-        cpus = _cpus(result.consumed_capacity or {}) if counted else 1
+        cpus = _consumed(result.consumed_capacity or {}) if counted else 1
     except ValueError as error:
         reason = f"claim {ref}, request {result.request}: {CAPACITY} {error}"
         raise RefusedError("BadClaim", reason) from None
@@ -156,45 +84,26 @@ def _grant(ref: ClaimRef, result: _Result, counted: bool) -> Grant:
     )
 
 
-def _cpus(consumed: dict[str, Any]) -> int:
-    quantity = consumed.get(CAPACITY)
+def _consumed(capacity: dict[str, Any]) -> int:
+    quantity = capacity.get(CAPACITY)
     if quantity is None:
         raise ValueError("is missing from consumedCapacity")
-    number = _number(quantity)
-    if number != int(number):
-        raise ValueError(f"is {quantity!r}: not a whole number of CPUs")
-    if not 1 <= number <= MAX_CPU + 1:
-        raise ValueError(f"is {quantity!r}: not from 1 to {MAX_CPU + 1}")
-    return int(number)
+    return whole_cpus(quantity)
 
 
-def _number(quantity: object) -> Decimal:
-    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > 32:
-        raise ValueError("is no quantity such as 4 or 1k")
+def _fingerprint(ref: ClaimRef, grants: Sequence[Grant], configs: Sequence[ConfigEntry]) -> str:
+    said = [each.model_dump_json() for each in grants]
+    said += [_canonical(ref, [each.source, each.requests, each.parameters]) for each in configs]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+
+
+def _canonical(ref: ClaimRef, config: list[Any]) -> str:
+    """A config as JSON, so that equal ones are equal. This bounds its depth and size, too."""
     try:
-        number = parse_quantity(str(quantity))
-    except (ValueError, ArithmeticError):
-        number = None
-    if number is None or not number.is_finite() or abs(number.adjusted()) > 30:
-        raise ValueError(f"is {str(quantity)[:32]!r}: no quantity such as 4 or 1k")
-    return number
-
-
-def _configs(ref: ClaimRef, configs: tuple[_Config, ...]) -> Iterator[ConfigEntry]:
-    for config in configs:
-        if config.opaque is None or config.opaque.driver != DRIVER:
-            continue
-        if config.source not in ("FromClass", "FromClaim"):
-            raise RefusedError("BadClaim", f"claim {ref}: a config's source is {config.source[:40]!r}")
-        yield ConfigEntry(config.source, config.requests, config.opaque.parameters)  # type: ignore[arg-type]
-
-
-def _fingerprint(ref: ClaimRef, results: list[_Result], configs: tuple[ConfigEntry, ...]) -> str:
-    said = [
-        [result.model_dump(mode="json") for result in results],
-        [[config.source, list(config.requests), config.parameters] for config in configs],
-    ]
-    try:
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        text = json.dumps(config, sort_keys=True)
     except (RecursionError, TypeError, ValueError):
         raise RefusedError("BadClaim", f"claim {ref}: a config is nested too deeply or is no JSON") from None
+    if len(text) > LARGEST_CONFIG:
+        reason = f"claim {ref}: a config of {len(text)} characters; at most {LARGEST_CONFIG} are read"
+        raise RefusedError("BadClaim", reason)
+    return text

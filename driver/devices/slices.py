@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from driver.devices.devices import Capacity, Device, Value
+from driver.devices.device import Capacity, Device, Value
 from driver.names import CAPACITY, DRIVER
 from driver.ports import Document
 
@@ -39,7 +39,7 @@ def _slice(devices: Sequence[Document], node: NodeRef, generation: int, count: i
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
-        "metadata": {"generateName": f"{node.name[:200]}-{DRIVER}-", "ownerReferences": [owner]},
+        "metadata": {"generateName": f"{node.name[:200].rstrip('-.')}-{DRIVER}-", "ownerReferences": [owner]},
         "spec": {
             "driver": DRIVER,
             "nodeName": node.name,
@@ -73,8 +73,8 @@ def _attribute(value: Value) -> dict[str, Any]:
 def _capacity(capacity: Capacity) -> Document:
     """How much there is, and how much a request may consume; one that names no amount gets all, as it always did.
 
-    Amounts go from one step up by steps; the API wants default
-    and most to be so many steps above the least, and no step where only one fits.
+    Amounts go from one step up by steps. The API wants default and most to be whole steps above the least, and no
+    step where only one fits.
     """
     step = capacity.step
     most = capacity.value // step * step

@@ -1,5 +1,6 @@
 """ResourceClaims as the API server has them, and what our driver makes of them on a machine."""
 
+from collections import Counter
 from typing import Any
 
 from driver.claims.view import ClaimView
@@ -9,6 +10,7 @@ from driver.devices.devices import DeviceMap, devices_of
 from driver.node import NodeCPUs
 from driver.ports import ClaimRef
 from models import Topology
+from solver import solve
 
 REF = ClaimRef("6f6bd0a9-5e5a-4b0c-8f5e-0c5a3f6f3b11", "default", "cpus")
 
@@ -58,3 +60,14 @@ class Node:
     def wish(self, document: dict[str, Any]) -> Wish:
         view = ClaimView.read(document, REF, counted=self.config.cpu_device_mode == "grouped")
         return wish(view, self.config, self.devices, self.node)
+
+    def shares(self, document: dict[str, Any]) -> dict[str, list[int]]:
+        """Placed for real: per request of the solver, how many CPUs it takes of each NUMA node that it uses."""
+        wanted = self.wish(document)
+        free = self.node.allocatable - wanted.set_aside
+        numa = {cpu.cpu: cpu.numa or 0 for cpu in self.topology.cpus}
+        found = {}
+        for each in solve(self.topology, wanted.requests, free=free).require():
+            taken = Counter(numa[cpu] for cpu in each.cpuset)
+            found[each.request] = [taken[node] for node in sorted(taken)]
+        return found
