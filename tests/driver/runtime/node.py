@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -100,7 +101,16 @@ class Node:
         with (self.folder / "driver.log").open("ab") as log:
             environment = {**os.environ, **self.environment}
             self._driver = subprocess.Popen([*program, *flags], stdout=log, stderr=log, env=environment)
-        self.kubelet.register(timeout=60)
+        self.kubelet.close()
+        until("the driver listens", self._is_listening, 60)
+        self.kubelet.register()
+
+    def _is_listening(self) -> bool:
+        """gRPC would wait for seconds before it tried again, had it found the socket of one who was killed."""
+        assert self._driver is not None
+        assert self._driver.poll() is None, self.log()[-3000:]
+        with socket.socket(socket.AF_UNIX) as sock:
+            return any(sock.connect_ex(str(path)) == 0 for path in self.kubelet.sockets())
 
     def end_driver(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End it in some way."""
