@@ -1,5 +1,6 @@
 """A node for the whole driver: its sockets and folders, with doubles of kubelet, runtime and API server."""
 
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +9,14 @@ from typing import Any
 
 from driver.config import Config
 from driver.names import variable
+from driver.nri.session import INDEX
 from driver.ports import ClaimRef
 from driver.serve import Driver
 from models import Topology, format_cpuset
 from tests.driver.claims.documents import claim as claim_document
-from tests.driver.claims.documents import options, result
+from tests.driver.claims.documents import cpuset, options, result
 from tests.driver.cluster.api_server import ApiServer
+from tests.driver.death import Death
 from tests.driver.kubelet.kubelet import Kubelet
 from tests.driver.nri.fake_runtime import FakeContainer, FakeRuntime
 from tests.driver.sysfs import write_sysfs
@@ -30,6 +33,8 @@ class World:
         self.kubelet = Kubelet(folder / "k")
         self.settings = settings
         self.driver: Driver | None = None
+        self.death: Death | None = None
+        self._dead: list[Death] = []
 
     @contextmanager
     def running(self) -> Iterator["World"]:
@@ -41,6 +46,8 @@ class World:
                 yield self
             finally:
                 self.go_down()
+                for death in self._dead:
+                    death.bury()
                 self.kubelet.close()
                 self.runtime.stop_serving()
 
@@ -61,21 +68,43 @@ class World:
     def come_up(self) -> Driver:
         self.driver = Driver(self.config(), self.root, self.runtime.kernel)
         assert self.driver.start()
-        self.runtime.wait_for_plugin()
+        self.death = Death(self.driver, self.folder / "grave")
+        self.wait_for_plugin()
         self.kubelet.register()
         return self.driver
+
+    def wait_for_plugin(self) -> None:
+        """The runtime asks the driver; its second connection, which only brings changes, does not count."""
+        end = time.monotonic() + 20
+        while not any(each.index == INDEX and not each.end.closed.is_set() for each in self.runtime.plugins):
+            assert time.monotonic() < end, "no plugin came"
+            time.sleep(0.01)
 
     def go_down(self) -> None:
         driver, self.driver = self.driver, None
         if driver is not None:
             driver.stop()
 
-    def claim(self, cpus: int, pod: str | None = None, device: str = "cpudevmachine", **said: Any) -> ClaimRef:
-        """A new claim that is allocated and reserved for a pod."""
+    def die(self) -> None:
+        """The driver is killed: nothing is undone, put in order or waited for."""
+        assert self.death is not None
+        self.death.come()
+        self._dead.append(self.death)
+        self.driver = self.death = None
+
+    def claim(
+        self,
+        cpus: int,
+        pod: str | None = None,
+        device: str = "cpudevmachine",
+        given: str | None = None,
+        **said: Any,
+    ) -> ClaimRef:
+        """A new claim that is allocated and reserved for a pod. ``given``: its CPUs, as v1alpha1 has them."""
         uid = str(uuid.uuid4())
         document = claim_document(
             result("r", device, str(cpus), pool="node-1"),
-            configs=[options(**said)] if said else [],
+            configs=[cpuset(given)] if given else [options(**said)] if said else [],
             pods=(pod or f"pod-{uid}",),
         )
         document["metadata"] = {"uid": uid, "namespace": "default", "name": f"c-{uid}"}
