@@ -57,6 +57,11 @@ class DeployedNode(Node):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as reply:
             return str(reply.read().decode())
 
+    def state(self) -> str:
+        """What ``cpusat-driver state`` prints in the container."""
+        flags = ["--config=/etc/cpusat/config.yaml", f"--ledger={self.folder / 'k/plugins/dra.cpu/ledger'}"]
+        return self.cri.execute(self.driver, *PROGRAM, "state", *flags)
+
     def _config_of(self, pod_uid: str) -> Any:
         rights, limits = self.container["securityContext"], self.container["resources"]["limits"]
         values = {NODE_NAME: "node-1", POD_UID: pod_uid}
@@ -142,4 +147,5 @@ def test_the_deployed_container_serves_without_any_privilege(node: DeployedNode)
     node.check("a claim")
     assert not mask(neighbour.cgroup) & cpus
     assert not mask(node.cri.cgroup_of(node.driver)) & cpus
+    assert f"held by {ref.namespace}/{ref.name}" in node.state()
     node.unprepare(ref)
