@@ -58,9 +58,14 @@ def key_of(field: str) -> str:
 def problem_of(error: ValidationError) -> str:
     """What is wrong with options, which the message names as users write them."""
     bad = BadInputError.from_pydantic(error)
-    reason = _SNAKE.sub(lambda found: _NAMES.get(found[0], _NAMES["allocation_policy"]), bad.reason)
     key = bad.place.partition(".")[0]
-    return str(BadInputError(reason, place=key if key.isprintable() else repr(key)))[:LONGEST_MESSAGE]
+    named = BadInputError(in_users_words(bad.reason), place=key if key.isprintable() else repr(key))
+    return str(named)[:LONGEST_MESSAGE]
+
+
+def in_users_words(text: str) -> str:
+    """A message about ``models.Request``, with the options named as users write them."""
+    return _SNAKE.sub(lambda found: _NAMES.get(found[0], _NAMES["allocation_policy"]), text)
 
 
 def _version(where: str, config: ConfigEntry) -> str:

@@ -9,10 +9,13 @@ from driver.errors import RefusedError
 
 
 class DeviceCPUs(Protocol):
-    """Which CPUs the devices stand for."""
+    """Which CPUs the devices stand for, and what they are near to."""
 
     def cpus(self, device: str) -> frozenset[int] | None:
         """Those of a device, ``None`` if there is none of this name."""
+
+    def near(self, place: str) -> frozenset[int]:
+        """Those near a device of another kind or a CPU list. Raises ``BadInputError`` if it is neither here."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from driver.claims import document as read
+from driver.claims.document import Claim, Result, Source
 from driver.claims.quantity import whole_cpus
 from driver.errors import RefusedError
 from driver.ledger.entry import Grant
@@ -24,7 +24,7 @@ LARGEST_CONFIG = 1 << 16
 class ConfigEntry:
     """One opaque config for us: where it stands, which requests it names (none: all), and what it says."""
 
-    source: read.Source
+    source: Source
     requests: tuple[str, ...]
     parameters: Any
 
@@ -55,7 +55,7 @@ class ClaimView:
         cannot be read, ``AdminAccess``.
         """
         try:
-            claim = read.Claim.model_validate(document)
+            claim = Claim.model_validate(document)
         except ValidationError as error:
             raise RefusedError("BadClaim", f"claim {ref}: {BadInputError.from_pydantic(error)}") from None
         if claim.metadata.uid != ref.uid:
@@ -70,7 +70,7 @@ class ClaimView:
         return cls(ref, grants, configs, pods, _fingerprint(ref, grants, configs))
 
 
-def _grant(ref: ClaimRef, result: read.Result, counted: bool) -> Grant:
+def _grant(ref: ClaimRef, result: Result, counted: bool) -> Grant:
     if result.admin_access:
         reason = f"claim {ref}, request {result.request}: adminAccess is for watching devices; it cannot give CPUs"
         raise RefusedError("AdminAccess", reason)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from driver.claims.configs import Said, problem_of, said_of
+from driver.claims.configs import LONGEST_MESSAGE, Said, problem_of, said_of
 from driver.claims.given import named, single
 from driver.claims.grouping import notes_on
 from driver.claims.shares import DeviceCPUs, Share, by_request, shares_of
@@ -14,7 +14,7 @@ from driver.config import Config
 from driver.errors import RefusedError
 from driver.node import NodeCPUs
 from driver.options import Memory
-from models import Request
+from models import BadInputError, Request
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def wish(view: ClaimView, config: Config, devices: DeviceCPUs, node: NodeCPUs) -
     else:
         given = named(view, shares, said, node)
     requests = tuple(
-        _request(view, share, said[name], alone=len(own) == 1)
+        _request(f"claim {view.ref}, request {name}", share, said[name], devices, alone=len(own) == 1)
         for name, own in shares.items()
         if name not in given
         for share in own
@@ -61,15 +61,14 @@ def wish(view: ClaimView, config: Config, devices: DeviceCPUs, node: NodeCPUs) -
     return Wish(requests, given, memory, tuple(dict.fromkeys(notes)))
 
 
-def _request(view: ClaimView, share: Share, said: Said, *, alone: bool) -> Request:
+def _request(where: str, share: Share, said: Said, devices: DeviceCPUs, *, alone: bool) -> Request:
     """A share as the solver takes it. Its options hold for it alone, whatever else its request consumes."""
+    name = share.request if alone else f"{share.request}@{share.device}"
     try:
-        return Request(
-            name=share.request if alone else f"{share.request}@{share.device}",
-            cpus=share.cpus,
-            within=share.within,
-            **said.options.for_request(),
-        )
+        if said.options.near is not None:
+            devices.near(said.options.near)
+        return Request(name=name, cpus=share.cpus, within=share.within, **said.options.for_request())
     except ValidationError as error:
-        where = f"claim {view.ref}, request {share.request}"
         raise RefusedError("BadConfig", f"{where}: {problem_of(error)}") from None
+    except BadInputError as error:
+        raise RefusedError("BadConfig", f"{where}: {str(error)[:LONGEST_MESSAGE]}") from None

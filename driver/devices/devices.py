@@ -21,6 +21,7 @@ class DeviceMap:
     """The devices of a node by name."""
 
     devices: tuple[Device, ...]
+    topology: Topology
 
     @cached_property
     def _by_name(self) -> dict[str, Device]:
@@ -30,6 +31,10 @@ class DeviceMap:
         """The CPUs of a device, ``None`` if there is none of this name."""
         found = self._by_name.get(device)
         return None if found is None else found.cpus
+
+    def near(self, place: str) -> frozenset[int]:
+        """The CPUs near a device's name or a CPU list. Raises ``BadInputError`` if it is neither here."""
+        return self.topology.local_cpus(place)
 
     def __iter__(self) -> Iterator[Device]:
         return iter(self.devices)
@@ -45,5 +50,5 @@ def devices_of(
     """
     machine = Machine(topology, node, config.expose_pcie_roots, config.machine_allocation == "external")
     if config.cpu_device_mode == "individual":
-        return DeviceMap(tuple(individual(machine, former or {})))
-    return DeviceMap(tuple(grouped(machine, config.group_by, whole_cores=bool(config.full_cores))))
+        return DeviceMap(tuple(individual(machine, former or {})), topology)
+    return DeviceMap(tuple(grouped(machine, config.group_by, whole_cores=bool(config.full_cores))), topology)

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from driver.claims.configs import in_users_words
 from driver.errors import RefusedError
+from models import InfeasibleError
 from tests.driver.claims.documents import Node, claim, config, cpuset, options, result
 from tests.driver.claims.machines import FOUR_NODES, MACHINE
 
@@ -130,6 +132,23 @@ def test_parameters_that_are_no_object_are_refused(parameters: Any) -> None:
 def test_options_that_contradict_each_other_only_once_merged_are_refused() -> None:
     with pytest.raises(RefusedError, match="threads: spread and fullCores contradict each other; drop one"):
         merged(options("FromClass", threads="spread"), options(fullCores=True))
+
+
+@pytest.mark.parametrize("near", ["eth9", "4096", "x\n\x1b"], ids=range(3))
+def test_a_device_that_this_node_does_not_have_is_nothing_to_be_near_to(near: str) -> None:
+    with pytest.raises(RefusedError, match=r"claim default/cpus .* request r/sub: near: ") as refused:
+        merged(options(near=near))
+    assert refused.value.reason == "BadConfig"
+    assert refused.value.message.isprintable()
+    assert merged(options(near="0-1")) == {"near": "0-1"}
+
+
+def test_what_the_solver_says_of_options_is_said_by_the_names_that_users_know() -> None:
+    with pytest.raises(InfeasibleError) as infeasible:
+        Node(FOUR_NODES, **MACHINE).shares(
+            claim(result("r", "cpudevmachine", "4"), configs=[options(numaIds="7", preferL3=True)])
+        )
+    assert in_users_words(str(infeasible.value)).endswith("Request 'r' would be placed with numaIds left out")
 
 
 def test_memory_is_bound_if_one_of_the_requests_wants_it() -> None:

@@ -2,9 +2,14 @@
 
 from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
+from click.testing import CliRunner
 
+import solver.cli
 from driver.errors import RefusedError
+from models import parse_cpuset
 from tests.driver.claims.documents import Node, claim, cpuset, options, result
 from tests.driver.claims.machines import EXTERNAL, FOUR_NODES, INDIVIDUAL, MACHINE, SOCKET
 
@@ -119,3 +124,18 @@ def test_devices_that_cannot_be_ours_are_refused(results: list[dict[str, Any]], 
     with pytest.raises(RefusedError, match=says) as refused:
         Node(FOUR_NODES).wish(claim(*results))
     assert refused.value.reason == "BadClaim"
+
+
+def test_what_solve_prints_as_claim_config_is_a_claims_and_gives_those_cpus() -> None:
+    arguments = ["--topology", "socket:2 numa:2 core:4 cpu:2", "--cpus", "6", "--policy", "distributed"]
+    options = ["solve", *arguments, "--engine", "greedy", "--output"]
+    printed, cpus = (
+        CliRunner().invoke(solver.cli.main, [*options, form]).stdout for form in ("claim-config", "cpuset")
+    )
+    (entry,) = yaml.safe_load(printed)["config"]
+    document = claim(result("cpus", "cpudevmachine", "6"), configs=[{"source": "FromClaim", **entry}])
+    document["spec"] = {"devices": {"requests": [{"name": "cpus", "exactly": {"deviceClassName": "dra.cpu"}}]}}
+    document["spec"]["devices"]["config"] = [entry]
+    kubernetes_validate.validate(document, "1.36", strict=True)
+    for settings in (EXTERNAL, MACHINE):
+        assert Node(FOUR_NODES, **settings).wish(document).given == {"cpus": parse_cpuset(cpus.strip())}

@@ -151,7 +151,7 @@ def test_a_claim_as_large_as_the_api_server_allows_is_read() -> None:
     results = [result(f"r{i}", "cpudevmachine", "1") for i in range(32)]
     padded = "0-3," + "1," * 4800 + "2"
     configs = [config({"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": padded}}, requests=["r0"])]
-    configs += [options(requests=[f"r{i}"], near="n" * 253) for i in range(1, 32)]
+    configs += [options(requests=[f"r{i}"], near="0," * 126 + "0") for i in range(1, 32)]
     document = claim(*results, configs=configs)
     assert len(json.dumps(configs[0])) < 10_240
     assert outcome(NODES[0], document) == "BadConfig"
