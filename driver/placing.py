@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from driver.claims.configs import in_users_words
 from driver.claims.wish import Wish
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger, holders
@@ -117,7 +118,7 @@ def _answer(solver: Solver, requests: Sequence[Request], free: frozenset[int]) -
     except BadInputError as error:
         raise RefusedError("BadConfig", str(error)) from None
     except InfeasibleError as error:
-        raise RefusedError("NotPlaceable", str(error)) from None
+        raise RefusedError("NotPlaceable", in_users_words(str(error))) from None
     except UnknownError as error:
         raise RefusedError("NotDecided", f"{error}; it is tried again") from None
     except DefectError as error:
