@@ -104,6 +104,7 @@ def test_whole_cores_of_several_sizes_are_taken_by_the_largest() -> None:
         ({"groupBy": "socket", "min_shared": 1}, {"cpudevsocket000": 7, "cpudevsocket001": 8}),
         ({"groupBy": "socket", "min_shared": 2}, {"cpudevsocket000": 7, "cpudevsocket001": 7}),
         ({"groupBy": "socket", "min_shared": 1, "fullCores": True}, {"cpudevsocket000": 6, "cpudevsocket001": 8}),
+        ({"groupBy": "socket", "min_shared": 2, "fullCores": True}, {"cpudevsocket000": 6, "cpudevsocket001": 8}),
         ({"groupBy": "machine", "min_shared": 16}, {}),
         ({"groupBy": "machine", "min_shared": 99}, {}),
     ],
