@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.driver.runtime.containerd import Containerd
+from tests.driver.runtime.faulty import Faults
 from tests.driver.runtime.masks import why_no_cpusets
 from tests.driver.runtime.node import ONLINE, Node
 from tests.driver.runtime.packages import SUITES, UnavailableError, fetch
@@ -51,3 +52,12 @@ def node(containerd: Containerd, short_path: Path, request: pytest.FixtureReques
             assert "Traceback" not in node.log()
     finally:
         print("\n".join([request.node.name, *node.steps]))
+
+
+@pytest.fixture
+def faults(node: Node) -> Faults:
+    """The node's driver has been started anew, to be spoilt."""
+    node.end_driver()
+    faults = Faults(node)
+    node.start_driver()
+    return faults

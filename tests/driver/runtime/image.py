@@ -1,4 +1,4 @@
-"""An image of busybox alone, made by hand: an archive in the OCI image layout, as ``ctr images import`` takes it."""
+"""An image of busybox alone, made by hand: an archive in the OCI image layout, as ``ctr`` imports it."""
 
 import hashlib
 import io

@@ -149,12 +149,11 @@ class Node:
         folder = self.folder / "k/plugins/dra.cpu/ledger"
         return {path.stem: read_entry(path) for path in folder.glob("*.json")}
 
-    def claim(self, cpus: int = 1, **said: Any) -> ClaimRef:
-        """A new claim that is allocated, and reserved for the pod of the same uid."""
+    def claim(self, cpus: int = 1, *configs: dict[str, Any], **said: Any) -> ClaimRef:
+        """A new claim that is allocated, and reserved for the pod of the same uid. ``said``: options."""
         uid = str(uuid.uuid4())
-        document = claim_document(
-            result("r", "cpudevmachine", str(cpus)), configs=[options(**said)] if said else [], pods=(uid,)
-        )
+        configs = (*configs, options(**said)) if said else configs
+        document = claim_document(result("r", "cpudevmachine", str(cpus)), configs=configs, pods=(uid,))
         document["metadata"] = {"uid": uid, "namespace": "default", "name": f"c-{uid}"}
         self.api.put_claim(document)
         return ClaimRef(uid, "default", f"c-{uid}")

@@ -1,8 +1,8 @@
 """Spoils a process's calls to its disk. Python imports this at its start where it finds it in ``PYTHONPATH``.
 
 ``CPUSAT_FAULTS`` names a folder with ``orders.json``: ``folders`` (what is below them is spoilt), ``kill_at``
-(the process is killed right before so many steps are complete) and ``stall`` (seconds that the first fsync takes).
-They are read before each step. Each step is written to ``steps``.
+(the process is killed right before that step), ``stall_at`` and ``stall`` (seconds that this step takes longer).
+They are read before each step, which is written to ``steps``.
 """
 
 import json
@@ -61,7 +61,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 def _slow_fsync(descriptor: int) -> None:
     _busy.now = True
     try:
-        _step("fsync", os.readlink(f"/proc/self/fd/{descriptor}"))
+        _step("fsync", str(Path(f"/proc/self/fd/{descriptor}").readlink()))
     finally:
         _busy.now = False
     _fsync(descriptor)
