@@ -5,11 +5,8 @@ The machine is the one that the tests run on; with two CPUs, one can be given an
 
 import json
 import os
-import random
 import signal
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -17,41 +14,8 @@ import pytest
 from driver.names import CDI_KIND, cdi_file, cdi_name, variable
 from driver.ports import ClaimRef
 from models import format_cpuset
-from tests.driver.kubelet.kubelet import Refused
-from tests.driver.runtime.containerd import Containerd
-from tests.driver.runtime.masks import mask, read_status, why_no_cpusets
+from tests.driver.runtime.masks import mask, read_status
 from tests.driver.runtime.node import ONLINE, Node, RefusedError, until
-from tests.driver.runtime.packages import SUITES, UnavailableError, fetch
-
-WHY_NOT = "only root can run containers" if os.geteuid() else why_no_cpusets()
-
-pytestmark = [
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "it can"),
-    pytest.mark.skipif(len(ONLINE) < 2, reason="a single CPU cannot be given and shared"),
-]
-
-
-@pytest.fixture(scope="module", params=SUITES, ids=lambda release: f"containerd-{release}")
-def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
-    try:
-        binaries = fetch(request.param)
-    except UnavailableError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"no containerd to be had: {error}")
-    with Containerd(binaries) as running:
-        yield running
-
-
-@pytest.fixture
-def node(containerd: Containerd, short_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
-    node = Node(short_path, containerd)
-    try:
-        with node.open():
-            yield node
-            assert "Traceback" not in node.log()
-    finally:
-        print("\n".join([request.node.name, *node.steps]))
 
 
 def test_a_pod_runs_on_its_cpus_and_its_neighbours_on_the_others(node: Node) -> None:
@@ -231,96 +195,6 @@ def test_a_solver_that_hangs_or_dies_holds_up_nobody(node: Node) -> None:
     node.prepare(again)
     node.run(again)
     node.check("the solver's process was killed")
-
-
-def test_about_a_hundred_random_steps_leave_every_mask_as_the_ledger_says(node: Node) -> None:
-    rng = random.Random(20261130)
-    claims: list[ClaimRef] = []
-    for number in range(100):
-        step = rng.choice(
-            [
-                "claim",
-                "claim",
-                "run",
-                "run",
-                "shared",
-                "shared",
-                "end",
-                "end",
-                "update",
-                "driver",
-                "api",
-                "runtime",
-            ]
-        )
-        _STEPS[step](node, rng, claims)
-        node.check(f"{number} {step}")
-    assert len(node.steps) == 100
-
-
-def _claim(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    ref = node.claim()
-    try:
-        node.prepare(ref)
-        claims.append(ref)
-    except Refused:
-        assert claims, "the only claim was refused"
-
-
-def _run(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    carried = {each.ref for each in node.containers.values()}
-    for ref in claims:
-        if ref not in carried:
-            until("the claim's container may start", lambda ref=ref: _started(node, ref))
-
-
-def _shared(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    if len(node.containers) < 6:
-        node.run(name=f"s{len(node.steps)}")
-
-
-def _end(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    if node.containers:
-        container = rng.choice(list(node.containers.values()))
-        node.remove(container)
-        if container.ref is not None:
-            node.unprepare(container.ref)
-            claims.remove(container.ref)
-
-
-def _update(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    for container in list(node.containers.values())[:2]:
-        node.cri.update(container.id, cpu_shares=rng.choice([2, 512, 1024]))
-
-
-def _driver(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    node.end_driver(rng.choice([signal.SIGKILL, signal.SIGTERM]))
-    node.start_driver()
-
-
-def _api(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    node.api.away()
-    for ref in claims:
-        node.prepare(ref)
-    node.api.back()
-
-
-def _runtime(node: Node, rng: random.Random, claims: list[ClaimRef]) -> None:
-    rng.choice([node.containerd.stop, node.containerd.kill])()
-    node.containerd.start()
-    until("the driver has found containerd again", lambda: _started(node, None))
-
-
-_STEPS = {
-    "claim": _claim,
-    "run": _run,
-    "shared": _shared,
-    "end": _end,
-    "update": _update,
-    "driver": _driver,
-    "api": _api,
-    "runtime": _runtime,
-}
 
 
 def _started(node: Node, ref: ClaimRef | None) -> bool:
