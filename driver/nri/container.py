@@ -12,6 +12,9 @@ GRACE = 0.3
 """Seconds in which an update may be on its way. After that it counts as lost."""
 
 
+CREATION = 120.0
+"""Seconds from the runtime's question to the container's being listed. After that it has come to nothing."""
+
 Way = Literal["answer", "direct"]
 """How the runtime is told apart from its order of events: in answer to an update of somebody else's, or out of the
 blue."""

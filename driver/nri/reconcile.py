@@ -3,14 +3,15 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty
 
+from driver.nri.container import Container
 from driver.nri.listing import ReadMask
 from driver.nri.registry import Registry
 from driver.nri.session import look
 from driver.ports import Observer
-from models import CpusatError
+from models import CpusatError, format_cpuset
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +24,15 @@ SOON, SLOWEST = 0.05, 1.0
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
 """Seconds between two attempts to tell the runtime what it did not do."""
 
+COMPLAIN_AT = 1.0
+"""Backoff from which it is said which containers do not take their masks."""
+
 
 class Reconciler:
-    """A thread that does what handlers must not wait for. Tells the runtime by ``tell``, never twice at a time.
+    """A thread that does what handlers must not wait for.
 
-    ``after``: called after each round. ``relist``: when the next list is wanted even if all seems well.
+    ``tell``: tells the runtime what is due, or asks for its list in any case; whether there is a runtime. Never
+    called twice at a time. ``after``: called after each round.
     """
 
     def __init__(
@@ -35,12 +40,12 @@ class Reconciler:
         registry: Registry,
         kernel: ReadMask,
         observer: Observer,
-        tell: Callable[[bool], None],
+        tell: Callable[[bool], bool],
         after: Callable[[], None],
     ) -> None:
         self._registry, self._kernel, self._observer = registry, kernel, observer
         self._tell, self._after = tell, after
-        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._woken, self._fresh, self._stopping = threading.Event(), threading.Event(), threading.Event()
         self._pause, self._backoff = SOON, 0.0
         self._not_before = self._looked_at_all = 0.0
         self._relist_at = float("inf")
@@ -63,7 +68,7 @@ class Reconciler:
 
     def changed(self) -> None:
         """The ledger has changed: tell the runtime now, whatever failed before."""
-        self._backoff = self._not_before = 0.0
+        self._fresh.set()
         self._woken.set()
 
     def relist(self, delay: float) -> None:
@@ -91,6 +96,9 @@ class Reconciler:
     def round(self) -> None:
         """Do what was left to do, look, and tell the runtime if need be."""
         self._do_later()
+        if self._fresh.is_set():
+            self._fresh.clear()
+            self._backoff = self._not_before = 0.0
         now = time.monotonic()
         everything = now >= self._looked_at_all + PERIOD
         self._looked_at_all = now if everything else self._looked_at_all
@@ -104,13 +112,16 @@ class Reconciler:
 
     def _attempt(self, relist: bool) -> None:
         try:
-            self._tell(relist)
+            if not self._tell(relist):
+                return
         except (OSError, CpusatError) as error:
             log.warning("masks could not be brought in line now: %s", error)
         look(self._registry, self._kernel, self._registry.unsettled())
         failed = self._registry.unsettled()
         self._backoff = min(max(FIRST_BACKOFF, 2 * self._backoff), LAST_BACKOFF) if failed else 0.0
         self._not_before = time.monotonic() + self._backoff if failed else 0.0
+        if self._backoff > COMPLAIN_AT:
+            _complain(failed)
 
     def _do_later(self) -> None:
         while True:
@@ -122,3 +133,9 @@ class Reconciler:
                 action()
             except Exception:
                 log.exception("what a handler had left to do failed")
+
+
+def _complain(failed: Sequence[Container]) -> None:
+    more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    may = format_cpuset(failed[0].reach)
+    log.warning("%s%s may run on CPUs %s, whatever the runtime is told", failed[0].sight, more, may)

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.names import VARIABLE
 from driver.nri import pins
-from driver.nri.container import GRACE, Container, Stage
+from driver.nri.container import CREATION, GRACE, Container, Stage
 from driver.nri.pins import RefusedContainerError, desired
 from driver.nri.pods import Pods
 from driver.nri.sight import Pin, Sight, Update
@@ -278,7 +278,8 @@ class Registry:
 
     def _drop_unlisted(self, listed: set[str], masks: Masks, *, afresh: bool) -> None:
         for container in list(self._containers.values()):
-            coming = container.stage is Stage.CREATING and not afresh
+            young = self._clock() - container.told_at < CREATION
+            coming = container.stage is Stage.CREATING and young and not afresh
             alive = coming or masks.get(container.id) is not None
             if container.id not in listed and not alive:
                 del self._containers[container.id]

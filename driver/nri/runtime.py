@@ -101,13 +101,15 @@ class NRIRuntime:
         with self._round:
             self._round.notify_all()
 
-    def _tell(self, relist: bool) -> None:
+    def _tell(self, relist: bool) -> bool:
+        direct = self._direct
         if not self._here.is_set():
-            return
-        if self._direct is None or relist:
+            return False
+        if direct is None or relist:
             relay(self._path, self._registry, self._kernel, self._stopping)
-            return
-        self._tell_directly(self._direct)
+        else:
+            self._tell_directly(direct)
+        return True
 
     def _tell_directly(self, connection: Connection) -> None:
         updates = self._registry.tell_due()

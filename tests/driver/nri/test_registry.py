@@ -141,14 +141,52 @@ def test_what_is_told_out_of_the_blue_may_arrive_after_what_is_told_later(table)
     assert table.registry.unsettled() == []
 
 
-def test_a_mask_that_was_read_before_the_last_change_proves_nothing(table):
+def test_a_mask_that_was_read_before_an_answer_arrived_proves_nothing(table):
     table.run("x", kernel=ALL)
-    before = table.get("x")
+    table.registry.update(table.sight("x"))
     hold(table)
     table.run("y", kernel=SMALL)
-    table.look("x", SMALL)
-    table.registry.looked([(before, ALL)])
+    before = table.get("x")
+    table.registry.updated("x")
+    table.registry.looked([(before, SMALL)])
     assert table.get("x").reach == ALL
+    assert [each.id for each in table.registry.unsettled()] == ["x"]
+
+
+def test_what_was_told_counts_as_on_its_way_though_the_kernel_has_it_not(table):
+    hold(table)
+    table.run("x", kernel=SMALL)
+    table.book.forget("u")
+    table.run("y", kernel=ALL)
+    table.look("x", SMALL)
+    assert table.get("x").reach == ALL
+
+
+def test_one_that_was_told_to_leave_is_not_in_line_before_it_is_told_to_stay(table):
+    table.run("x", kernel=ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    table.book.forget("u")
+    table.look("x", ALL)
+    assert "x" in {each.id for each in table.registry.unsettled()}
+
+
+def test_an_adopted_claim_is_not_for_one_that_only_starts(table):
+    table.book.hold("u", CLAIM, pods=(), adopted=True)
+    with pytest.raises(RefusedContainerError, match="not reserved"):
+        table.registry.start(table.sight("a", uid="u"), {})
+    table.registry.started(table.sight("a", uid="u"))
+    assert table.registry.carries("u")
+
+
+def test_a_creation_that_came_to_nothing_is_forgotten_some_time(table):
+    hold(table)
+    table.registry.create(table.sight("a", uid="u"), {})
+    table.registry.synchronize([], {}, {}, afresh=False)
+    assert table.registry.carries("u")
+    table.time += 1000
+    table.registry.synchronize([], {}, {}, afresh=False)
+    assert not table.registry.carries("u")
 
 
 def test_nothing_is_told_to_one_in_creation_or_about_to_start(table):

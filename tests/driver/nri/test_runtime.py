@@ -231,7 +231,8 @@ def test_a_mask_that_somebody_changes_behind_our_back_is_put_back(scenes, monkey
     eventually(lambda: scene.recorder.masks == 1)
 
 
-def test_a_claims_container_is_refused_while_others_may_run_on_its_cpus(scenes):
+def test_a_claims_container_is_refused_while_others_may_run_on_its_cpus(scenes, monkeypatch, caplog):
+    monkeypatch.setattr("driver.nri.reconcile.COMPLAIN_AT", 0.1)
     stuck = []
     scene = scenes(lose=lambda name: name in stuck).connect()
     shared = scene.fake.create("pod-x", "shared")
@@ -241,6 +242,7 @@ def test_a_claims_container_is_refused_while_others_may_run_on_its_cpus(scenes):
     assert not scene.driver.settle(1.0)
     with pytest.raises(NotCreated, match=r"container 'shared' of pod default/pod-pod-x may still run on its CPUs"):
         scene.fake.create("pod-a", "main", env(UID, "4-5"))
+    eventually(lambda: "may run on CPUs 1-15, whatever the runtime is told" in caplog.text)
     stuck.clear()
     scene.settle()
     assert scene.fake.create("pod-a", "main", env(UID, "4-5")).kernel == {4, 5}
