@@ -22,6 +22,8 @@ RUNNING = messages.CONTAINER_RUNNING
 FIRST_MASK = "/first-mask"
 """Where a container's first process writes, before anything else, which CPUs it may run on."""
 
+READ_FIRST_MASK = ("sh", "-c", f"until [ -s {FIRST_MASK} ]; do sleep 0.05; done; cat {FIRST_MASK}")
+
 COMMAND = ("sh", "-c", f"grep Cpus_allowed_list /proc/self/status >{FIRST_MASK}; sleep 1000000 & sleep 1000000")
 """Two processes that sleep."""
 

@@ -26,7 +26,7 @@ from tests.driver.claims.documents import options, result
 from tests.driver.cluster.api_server import ApiServer
 from tests.driver.kubelet.kubelet import Kubelet
 from tests.driver.runtime.containerd import Containerd
-from tests.driver.runtime.cri import Pod, Spec
+from tests.driver.runtime.cri import READ_FIRST_MASK, Pod, Spec
 from tests.driver.runtime.masks import MixedError, mask, read_status
 
 ONLINE = parse_cpuset(Path("/sys/devices/system/cpu/online").read_text())
@@ -205,7 +205,7 @@ class Node:
 
     def first_mask(self, container: Running) -> frozenset[int]:
         """What its first process could run on, when it began."""
-        return read_status(self.cri.execute(container.id, "cat", "/first-mask"))
+        return read_status(self.cri.execute(container.id, *READ_FIRST_MASK))
 
     # The invariant
 

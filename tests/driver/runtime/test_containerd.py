@@ -11,8 +11,8 @@ import pytest
 from driver.names import CDI_KIND, cdi_file, cdi_id, cdi_name, variable
 from tests.driver.runtime import masks
 from tests.driver.runtime.containerd import Containerd
-from tests.driver.runtime.cri import FIRST_MASK, RUNNING, Spec
-from tests.driver.runtime.node import ONLINE
+from tests.driver.runtime.cri import READ_FIRST_MASK, RUNNING, Spec
+from tests.driver.runtime.node import ONLINE, until
 
 UID = "11111111-2222-3333-4444-555555555555"
 LAST = max(ONLINE)
@@ -38,17 +38,17 @@ def test_a_container_sees_the_variable_of_its_cdi_device(containerd: Containerd,
 
 def test_the_kernel_shows_the_mask_that_the_runtime_is_told(containerd: Containerd, container: str) -> None:
     cgroup = containerd.cri.cgroup_of(container)
-    assert len(masks.threads(cgroup)) >= 2
+    until("its two processes run", lambda: len(masks.threads(cgroup)) == 2)
     assert masks.mask(cgroup) == ONLINE
     containerd.cri.update(container, cpuset_cpus=str(LAST))
     assert masks.mask(cgroup) == {LAST}
     assert masks.read_status(containerd.cri.execute(container, "cat", "/proc/self/status")) == {LAST}
-    assert masks.read_status(containerd.cri.execute(container, "cat", FIRST_MASK)) == ONLINE
+    assert masks.read_status(containerd.cri.execute(container, *READ_FIRST_MASK)) == ONLINE
 
 
 def test_a_process_that_has_left_the_mask_of_its_cgroup_is_found(containerd: Containerd, container: str) -> None:
     cgroup = containerd.cri.cgroup_of(container)
-    thread = masks.threads(cgroup)[-1]
+    thread = until("its two processes run", lambda: masks.threads(cgroup)[1:])[0]
     os.sched_setaffinity(thread, {LAST})
     with pytest.raises(masks.MixedError, match=f"thread {thread} may run on {LAST}"):
         masks.mask(cgroup)

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -54,8 +55,11 @@ class DeployedNode(Node):
 
     def page(self, path: str) -> str:
         """What the driver answers at a path."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as reply:
-            return str(reply.read().decode())
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as reply:
+                return str(reply.read().decode())
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
 
     def state(self) -> str:
         """What ``cpusat-driver state`` prints in the container."""
