@@ -7,7 +7,7 @@ import grpc
 from google.protobuf.message import Message
 
 if TYPE_CHECKING:
-    Handler = grpc.GenericRpcHandler[Any, Any]
+    Handler = grpc.GenericRpcHandler
     Method = grpc.RpcMethodHandler[Any, Any]
 
 Asked = TypeVar("Asked", bound=Message)
