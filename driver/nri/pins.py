@@ -22,6 +22,10 @@ class RefusedContainerError(CpusatError):
     """A container must not be created or started. The message says why, and the way out."""
 
 
+class InTheWayError(RefusedContainerError):
+    """It must not be created or started now: masks are not where they should be. Later it may."""
+
+
 def claims_of(sight: Sight, snapshot: Snapshot, rival: Rival, *, found: bool = False) -> Claims:
     """The claims that a container's environment names; the ledger decides whether it does so rightly.
 
@@ -92,10 +96,10 @@ def in_the_way(container: Container, others: Iterable[Container], snapshot: Snap
 
 
 def check_exclusive(container: Container, others: Iterable[Container], snapshot: Snapshot) -> None:
-    """Raise ``RefusedContainerError`` if anybody else may run on its claims' CPUs."""
+    """Raise ``InTheWayError`` if anybody else may run on its claims' CPUs."""
     if ways := in_the_way(container, others, snapshot):
         more = f" and {len(ways) - 1} more" if len(ways) > 1 else ""
-        raise RefusedContainerError(
+        raise InTheWayError(
             f"{container.sight}: {ways[0].sight}{more} may still run on its CPUs; that is being put right"
         )
 
@@ -110,13 +114,13 @@ def check_claims(container: Container, snapshot: Snapshot) -> None:
 
 
 def check_reach(container: Container, others: Iterable[Container], snapshot: Snapshot) -> None:
-    """Raise ``RefusedContainerError`` if it may run on CPUs of a claim whose container runs."""
+    """Raise ``InTheWayError`` if it may run on CPUs of a claim whose container runs."""
     for each in others:
         if not each.started or each.owner == container.owner:
             continue
         for entry in held_by(each, snapshot):
             if taken := container.reach & entry.cpuset:
-                raise RefusedContainerError(
+                raise InTheWayError(
                     f"{container.sight}: its mask has CPUs {format_cpuset(taken)}, which claim {entry.uid} holds "
                     "by now; it gets the right mask when it is created anew"
                 )

@@ -5,14 +5,13 @@ it is. The one thing read here is the kernel's masks, from files that never wait
 """
 
 import logging
-import re
 from collections.abc import Callable
 from functools import partial
 
 from google.protobuf.message import Message
 
 from driver.nri.listing import Listing, ReadMask
-from driver.nri.pins import RefusedContainerError
+from driver.nri.pins import InTheWayError, RefusedContainerError
 from driver.nri.registry import Registry
 from driver.nri.sight import Pin, Sight, cpus_of
 from driver.nri.static_manager import StaticManager
@@ -38,14 +37,23 @@ LIFECYCLE = {
 
 
 class Plugin:
-    """The handlers of one connection. ``wake`` is called when something may have to be put right."""
+    """The handlers of one connection.
+
+    ``wake`` is called when something may have to be put right, ``hurry`` when a container was refused for it.
+    """
 
     def __init__(
-        self, registry: Registry, kernel: ReadMask, manager: StaticManager, wake: Callable[[], None]
+        self,
+        registry: Registry,
+        kernel: ReadMask,
+        manager: StaticManager,
+        wake: Callable[[], None],
+        hurry: Callable[[], None],
     ) -> None:
-        self._registry, self._kernel, self._manager, self._wake = registry, kernel, manager, wake
+        self._registry, self._kernel, self._manager = registry, kernel, manager
+        self._wake, self._hurry = wake, hurry
         self.listing = Listing(registry, kernel, afresh=True)
-        self.nri_version: tuple[int, ...] = ()
+        self.told = nri.ConfigureRequest()
         self._calls: dict[str, Callable[[bytes], Message]] = {
             "Configure": self._configure,
             "Synchronize": self.listing.take,
@@ -77,15 +85,16 @@ class Plugin:
             return call(payload)
         except RefusedContainerError as error:
             self._registry.later.put(partial(log.warning, "refused: %s", error))
+            if isinstance(error, InTheWayError):
+                self._hurry()
             raise CallError(FAILED_PRECONDITION, f"dra.cpu refuses {error}") from None
         finally:
             self._wake()
 
     def _configure(self, payload: bytes) -> nri.ConfigureResponse:
-        request = nri.ConfigureRequest.FromString(payload)
-        self.nri_version = read_version(request.NRI_version)
-        told = (request.runtime_name[:80], request.runtime_version[:80], request.NRI_version[:80] or "not told")
-        self._registry.later.put(partial(log.info, "runtime %s %s, NRI %s", *told))
+        self.told = told = nri.ConfigureRequest.FromString(payload)
+        names = (told.runtime_name[:80], told.runtime_version[:80], told.NRI_version[:80] or "not told")
+        self._registry.later.put(partial(log.info, "runtime %s %s, NRI %s", *names))
         return nri.ConfigureResponse(events=EVENTS)
 
     def _create(self, payload: bytes) -> nri.CreateContainerResponse:
@@ -131,9 +140,3 @@ class Plugin:
         if (handler := self._events.get(event)) is not None:
             handler(pod, container)
         return nri.Empty()
-
-
-def read_version(text: str) -> tuple[int, ...]:
-    """``v0.12.1`` as numbers; nothing for what is no version."""
-    match = re.match(r"v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?", text, re.ASCII)
-    return tuple(int(part) for part in match.groups("0")) if match else ()

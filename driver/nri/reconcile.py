@@ -32,7 +32,8 @@ class Reconciler:
     """A thread that does what handlers must not wait for.
 
     ``tell``: tells the runtime what is due, or asks for its list in any case; whether there is a runtime. Never
-    called twice at a time. ``after``: called after each round.
+    called twice at a time. ``after``: called after each round. ``patience``: seconds in which replies to what the
+    runtime asks may carry a change, before it is told by itself.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class Reconciler:
     ) -> None:
         self._registry, self._kernel, self._observer = registry, kernel, observer
         self._tell, self._after = tell, after
-        self._woken, self._fresh, self._stopping = threading.Event(), threading.Event(), threading.Event()
+        self._woken, self._stopping = threading.Event(), threading.Event()
+        self._fresh, self._urgent = threading.Event(), threading.Event()
+        self.patience, self._since = 0.0, float("inf")
         self._pause, self._backoff = SOON, 0.0
         self._not_before = self._looked_at_all = 0.0
         self._relist_at = float("inf")
@@ -67,8 +70,13 @@ class Reconciler:
         self._woken.set()
 
     def changed(self) -> None:
-        """The ledger has changed: tell the runtime now, whatever failed before."""
+        """The ledger has changed: whatever failed before may succeed now."""
         self._fresh.set()
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """Somebody waits for masks to be in line."""
+        self._urgent.set()
         self._woken.set()
 
     def relist(self, delay: float) -> None:
@@ -90,7 +98,7 @@ class Reconciler:
 
     def _wait(self) -> float:
         now = time.monotonic()
-        pause = self._pause if self._registry.unsettled() or self._registry.due() else PERIOD
+        pause = self._pause if self._registry.unsettled() or self._registry.changed() else PERIOD
         return min(pause, max(0.0, self._relist_at - now), max(0.0, self._looked_at_all + PERIOD - now))
 
     def round(self) -> None:
@@ -104,11 +112,18 @@ class Reconciler:
         self._looked_at_all = now if everything else self._looked_at_all
         look(self._registry, self._kernel, self._registry.known() if everything else self._registry.unsettled())
         relist = now >= self._relist_at
-        if relist or (self._registry.due() and now >= self._not_before):
+        if relist or (self._is_due(now) and now >= self._not_before):
             self._relist_at = float("inf")
             self._attempt(relist)
         if repaired := self._registry.take_repaired():
             self._observer.repaired(repaired)
+
+    def _is_due(self, now: float) -> bool:
+        if not self._registry.changed():
+            self._since = float("inf")
+            return bool(self._registry.lost())
+        self._since = min(self._since, now)
+        return self._urgent.is_set() or now >= self._since + self.patience or bool(self._registry.lost())
 
     def _attempt(self, relist: bool) -> None:
         try:
@@ -116,6 +131,7 @@ class Reconciler:
                 return
         except (OSError, CpusatError) as error:
             log.warning("masks could not be brought in line now: %s", error)
+        self._urgent.clear()
         look(self._registry, self._kernel, self._registry.unsettled())
         failed = self._registry.unsettled()
         self._backoff = min(max(FIRST_BACKOFF, 2 * self._backoff), LAST_BACKOFF) if failed else 0.0

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.names import VARIABLE
-from driver.nri import pins
+from driver.nri import dues, pins
 from driver.nri.container import CREATION, GRACE, Container, Stage
 from driver.nri.pins import RefusedContainerError, desired
 from driver.nri.pods import Pods
@@ -54,6 +54,7 @@ class Registry:
     def create(self, sight: Sight, masks: Masks) -> tuple[Pin, list[Update]]:
         """Let a container in. What it gets, and what others get now. Raises ``RefusedContainerError``.
 
+        Others that are in the way may leave it by that; whether they did is seen before its first process starts.
         ``masks``: those of ``in_the_way``.
         """
         with self._lock:
@@ -62,7 +63,7 @@ class Registry:
             claims = pins.claims_of(sight, snapshot, self._rival)
             container = Container(sight, Stage.CREATING, snapshot.node.online, claims)
             pin = desired(container, snapshot)
-            pins.check_exclusive(container, self._containers.values(), snapshot)
+            pins.check_exclusive(container, self._stay(snapshot), snapshot)
             may = pin.cpus or container.may
             told = replace(container, may=may, told=pin, told_at=self._clock(), faithful=True)
             self._pods.run(sight.sandbox, sight.pod_uid)
@@ -151,7 +152,7 @@ class Registry:
             self._look(masks)
             for sight in _by_seniority(listed, snapshot):
                 self._keep(self._listed(sight, masks.get(sight.id)))
-            return self._tell(self._unsettled(snapshot), snapshot)
+            return self._tell(self._changed(snapshot) + self._lost(snapshot, 0.0), snapshot)
 
     # Questions
 
@@ -175,13 +176,17 @@ class Registry:
     def unsettled(self) -> list[Container]:
         """Those whose processes may run on other CPUs than they should, or may not on all they should."""
         with self._lock:
-            snapshot = self._snapshot()
-            return [each for each in self._containers.values() if _is_unsettled(each, snapshot)]
+            return dues.unsettled(self._containers.values(), self._snapshot())
 
-    def due(self) -> list[Container]:
-        """Those that must be told: what they get has changed, or what they were told was lost."""
+    def changed(self) -> list[Container]:
+        """Those that get something else by now than they were told."""
         with self._lock:
-            return self._due(self._snapshot())
+            return self._changed(self._snapshot())
+
+    def lost(self) -> list[Container]:
+        """Those that were told long ago what they get, and are not in line."""
+        with self._lock:
+            return self._lost(self._snapshot(), GRACE)
 
     def carries(self, uid: str) -> bool:
         """Whether a container carries the claim. Before the first list any may."""
@@ -194,7 +199,8 @@ class Registry:
         """What the runtime is to be told now, out of the blue; ``applied`` says when it has done so."""
         with self._lock:
             snapshot = self._snapshot()
-            return self._tell(self._due(snapshot), snapshot, partial(Container.tell_apart, way="direct"))
+            due = self._changed(snapshot) + self._lost(snapshot, GRACE)
+            return self._tell(due, snapshot, partial(Container.tell_apart, way="direct"))
 
     def looked(self, seen: Iterable[tuple[Container, frozenset[int] | None]]) -> None:
         """Kernel's masks, with the containers as they were before they were read."""
@@ -221,7 +227,7 @@ class Registry:
     # Within the lock
 
     def _keep(self, container: Container) -> None:
-        if container.astray and not _is_unsettled(container, self._snapshot()):
+        if container.astray and not dues.is_unsettled(container, self._snapshot()):
             container = replace(container, astray=False)
             self._repaired += 1
         self._containers[container.id] = container
@@ -285,21 +291,15 @@ class Registry:
                 del self._containers[container.id]
 
     def _changed(self, snapshot: Snapshot) -> list[Container]:
-        """What gets something else than it was told, and would heed it."""
-        tellable = (each for each in self._containers.values() if each.stage in (Stage.CREATED, Stage.RUNNING))
-        return [each for each in tellable if each.told != desired(each, snapshot)]
+        return dues.changed(self._containers.values(), snapshot)
 
-    def _unsettled(self, snapshot: Snapshot) -> list[Container]:
-        """What the runtime must be told: what has changed, and what it was told and did not do."""
-        changed = {each.id: each for each in self._changed(snapshot)}
-        running = (each for each in self._containers.values() if each.stage is Stage.RUNNING)
-        lost = {each.id: each for each in running if _is_unsettled(each, snapshot)}
-        return list((changed | lost).values())
+    def _lost(self, snapshot: Snapshot, grace: float) -> list[Container]:
+        return dues.lost(self._containers.values(), snapshot, self._clock() - grace)
 
-    def _due(self, snapshot: Snapshot) -> list[Container]:
-        now = self._clock()
-        due = self._unsettled(snapshot)
-        return [each for each in due if each.told != desired(each, snapshot) or now - each.told_at > GRACE]
+    def _stay(self, snapshot: Snapshot) -> list[Container]:
+        """Who will not be told to leave now."""
+        leaving = {each.id for each in self._changed(snapshot)}
+        return [each for each in self._containers.values() if each.id not in leaving]
 
     def _tell(
         self,
@@ -311,11 +311,6 @@ class Registry:
         for container, pin in told:
             self._keep(how(container, pin=pin, now=self._clock()))
         return [Update(container.id, pin) for container, pin in told if pin.cpus]
-
-
-def _is_unsettled(container: Container, snapshot: Snapshot) -> bool:
-    pin = desired(container, snapshot)
-    return container.started and bool(pin.cpus) and not container.confirmed(pin)
 
 
 def _by_seniority(sights: Iterable[Sight], snapshot: Snapshot) -> list[Sight]:

@@ -15,6 +15,7 @@ from driver.nri.reconcile import Reconciler
 from driver.nri.registry import Registry
 from driver.nri.session import INDEX, TURN, relay, session
 from driver.nri.static_manager import StaticManager
+from driver.nri.traits import freezes, is_direct
 from driver.nri.ttrpc import Connection
 from driver.ports import Observer
 from driver.protos import nri_pb2 as nri
@@ -27,10 +28,10 @@ AWAY_AFTER = 5.0
 
 FIRST_RETRY, LAST_RETRY = 0.1, 5.0
 RELIST_AFTER = 1.0
-DIRECT_SINCE = (0, 12, 1)
-"""NRI's version from which updates out of the blue are safe. Before, they deadlock containerd (its #13733)."""
-
 DIRECT_TIMEOUT = 10.0
+
+PATIENCE = 2.0
+"""Seconds in which a change may be carried by replies, where another connection may freeze the node."""
 
 
 class NRIRuntime:
@@ -83,7 +84,8 @@ class NRIRuntime:
     def settle(self, timeout: float) -> bool:
         """Wait until the masks of all containers with processes are confirmed to be as the ledger says.
 
-        One that is created and not started is left out: it is looked at before its first process runs.
+        One that is created and not started is left out: it is looked at before its first process runs. Where it
+        is better to wait for a reply that carries the change, so are those that have not been told.
         """
         self._reconciler.wake()
         with self._round:
@@ -94,7 +96,10 @@ class NRIRuntime:
         return self._registry.carries(uid)
 
     def _is_settled(self) -> bool:
-        return self._here.is_set() and not self._registry.unsettled()
+        if not self._here.is_set():
+            return False
+        waiting = {each.id for each in self._registry.changed()} if self._reconciler.patience else set()
+        return all(each.id in waiting for each in self._registry.unsettled())
 
     def _after_round(self) -> None:
         self._manager.look()
@@ -136,7 +141,7 @@ class NRIRuntime:
             self._stopping.wait(retry)
 
     def _serve(self) -> None:
-        plugin = Plugin(self._registry, self._kernel, self._manager, self._reconciler.wake)
+        plugin = Plugin(self._registry, self._kernel, self._manager, self._reconciler.wake, self._reconciler.hurry)
         with session(self._path, DRIVER, INDEX, plugin, self._stopping) as connection:
             end = time.monotonic() + TURN
             while not (plugin.listing.done.wait(0.1) or connection.ended.is_set() or self._stopping.is_set()):
@@ -151,7 +156,8 @@ class NRIRuntime:
 
     def _come(self, plugin: Plugin, connection: Connection) -> None:
         log.info("connected to the runtime at %s", self._path)
-        self._direct = connection if plugin.nri_version >= DIRECT_SINCE else None
+        self._direct = connection if is_direct(plugin.told) else None
+        self._reconciler.patience = PATIENCE if self._direct is None and freezes(plugin.told) else 0.0
         self._here.set()
         self._conditions.clear("NRIAway")
         self._reconciler.relist(RELIST_AFTER)

@@ -83,9 +83,9 @@ class FakeRuntime:
 
     ``lose``: whether an update of this container is lost: noted in the spec, never applied. ``apply_delay``:
     seconds that one update takes; updates of a plugin that has closed its connection meanwhile are lost.
-    ``separate``: call newer NRI's methods in place of StateChange. ``nri_version``: told in Configure; unsolicited
-    updates are counted in ``deadlocks`` unless it allows them. ``chunk``: containers in one Synchronize.
-    ``kernel_hidden``: the driver cannot read masks.
+    ``separate``: call newer NRI's methods in place of StateChange. ``called``: its name and version.
+    ``nri_version``: unsolicited updates are counted in ``deadlocks`` unless it allows them. ``chunk``: containers
+    in one Synchronize. ``kernel_hidden``: the driver cannot read masks.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class FakeRuntime:
         path: Path,
         *,
         cpus: Iterable[int] = range(16),
+        called: tuple[str, str] = ("fake", "1"),
         nri_version: str = "",
         separate: bool = False,
         lose: Callable[[str], bool] = lambda _: False,
@@ -100,7 +101,8 @@ class FakeRuntime:
         chunk: int = 1000,
         timeout: float = 2.0,
     ) -> None:
-        self.path, self.online, self.nri_version, self.separate = path, frozenset(cpus), nri_version, separate
+        self.path, self.online, self.separate = path, frozenset(cpus), separate
+        self.called, self.nri_version = called, nri_version
         self.lose, self.apply_delay, self.chunk, self.timeout = lose, apply_delay, chunk, timeout
         self.kernel_hidden = False
         self.containers: dict[str, FakeContainer] = {}
@@ -269,8 +271,9 @@ class FakeRuntime:
             if not plugin.registered.wait(5):
                 plugin.end.close()
                 return
+            name, version = self.called
             configure = nri.ConfigureRequest(
-                runtime_name="fake", runtime_version="1", NRI_version=self.nri_version
+                runtime_name=name, runtime_version=version, NRI_version=self.nri_version
             )
             reply = nri.ConfigureResponse.FromString(plugin.end.call("Configure", configure, self.timeout))
             plugin.events = reply.events or KNOWN_EVENTS

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from driver.nri import listing
-from driver.nri.plugin import read_version
+from driver.nri.traits import read_version
 from driver.protos import nri_pb2 as nri
 from models import format_cpuset
 from tests.driver.nri.conftest import WAIT, eventually

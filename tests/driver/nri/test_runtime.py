@@ -5,6 +5,8 @@ import pytest
 from driver.ledger.entry import Owner
 from driver.nri import runtime as runtime_module
 from driver.nri import static_manager
+from driver.nri.traits import freezes
+from driver.protos import nri_pb2 as nri
 from tests.driver.nri.book import Book
 from tests.driver.nri.conftest import WAIT, eventually
 from tests.driver.nri.fake_runtime import NotCreated
@@ -341,6 +343,79 @@ def test_newer_runtimes_are_told_directly_and_older_ones_never(scenes):
         scene.extra = scene.fake.connections - connections
     assert older.extra >= 1
     assert newer.extra <= 1, "one more look at the list after connecting, no more"
+
+
+FREEZING = {"called": ("containerd", "2.1.9")}
+
+
+def test_where_a_connection_may_freeze_the_node_replies_carry_changes(scenes, monkeypatch):
+    monkeypatch.setattr(runtime_module, "PATIENCE", 600.0)
+    monkeypatch.setattr(runtime_module, "RELIST_AFTER", 600.0)
+    scene = scenes(**FREEZING).connect()
+    shared = scene.fake.create("pod-x", "shared")
+    connections = scene.fake.connections
+    scene.hold(UID, [4, 5])
+    assert scene.driver.settle(WAIT)
+    assert shared.kernel == set(range(1, 16)), "nobody needs the CPUs yet"
+    owner = scene.fake.create("pod-a", "main", env(UID, "4-5"))
+    assert (owner.kernel, shared.kernel) == ({4, 5}, scene.pool())
+    scene.fake.stop(owner.id)
+    scene.book.forget(UID)
+    scene.driver.changed()
+    scene.fake.remove(scene.fake.create("pod-y", "passing").id)
+    eventually(lambda: shared.kernel == set(range(1, 16)))
+    assert scene.fake.connections == connections
+
+
+def test_where_no_reply_carries_a_change_it_is_told_after_a_while(scenes, monkeypatch):
+    monkeypatch.setattr(runtime_module, "PATIENCE", 0.3)
+    scene = scenes(**FREEZING).connect()
+    shared = scene.fake.create("pod-x", "shared")
+    scene.hold(UID, [4, 5])
+    eventually(lambda: shared.kernel == scene.pool())
+
+
+def test_whoever_is_refused_for_others_masks_does_not_wait_out_the_patience(scenes, monkeypatch):
+    monkeypatch.setattr(runtime_module, "PATIENCE", 600.0)
+    scene = scenes(**FREEZING).connect()
+    waiting = scene.fake.create("pod-x", "waiting", start=False)
+    scene.hold(UID, [4, 5])
+    owner = scene.fake.create("pod-a", "main", env(UID, "4-5"), start=False)
+    waiting.cpus = "1-15"
+    scene.fake.start(waiting.id)
+    with pytest.raises(NotCreated, match="may still run"):
+        scene.fake.start(owner.id)
+    eventually(lambda: waiting.kernel == scene.pool())
+    assert scene.fake.create("pod-a", "main", env(UID, "4-5")).kernel == {4, 5}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "freezing"),
+    [
+        ("containerd", "1.7.24~ds1", False),
+        ("containerd", "1.7.26", True),
+        ("containerd", "v2.0.2", False),
+        ("containerd", "v2.0.3", True),
+        ("containerd", "2.1.9+unknown", True),
+        ("containerd", "", False),
+        ("cri-o", "1.34.0", False),
+    ],
+)
+def test_which_runtimes_a_connection_may_freeze(name, version, freezing):
+    assert freezes(nri.ConfigureRequest(runtime_name=name, runtime_version=version)) == freezing
+
+
+def test_containers_that_are_in_line_are_not_told_again_when_the_driver_comes_back(scenes):
+    scene = scenes().connect()
+    scene.hold("u2", [4, 5])
+    bound = scene.fake.create("pod-a", "main", env("u2", "4-5"))
+    shared = scene.fake.create("pod-x", "shared")
+    scene.settle()
+    scene.disconnect()
+    told = len(shared.updates), len(bound.updates)
+    scene.connect()
+    scene.settle()
+    assert (len(shared.updates), len(bound.updates)) == told
 
 
 def test_the_driver_comes_back_after_the_runtime_does(scene):
