@@ -216,7 +216,8 @@ class Registry:
             for update in updates:
                 if container := self._containers.get(update.container):
                     done = container.arrived("direct")
-                    self._keep(done if update.container in failed else done.listed(update.pin.cpus))
+                    refused = update.container in failed
+                    self._keep(replace(done, faithful=False) if refused else done.listed(update.pin.cpus))
 
     def take_repaired(self) -> int:
         """How many containers that were astray have been put right since the last time."""

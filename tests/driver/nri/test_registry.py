@@ -144,6 +144,22 @@ def test_what_is_told_out_of_the_blue_may_arrive_after_what_is_told_later(table)
     assert table.registry.unsettled() == []
 
 
+def test_without_the_kernel_an_update_that_the_runtime_failed_is_not_taken_for_done(table):
+    late = table.sight("x", cpus=SMALL)
+    table.registry.create(late, {})
+    table.registry.created(late)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    table.registry.start(late, {"x": None})
+    table.registry.started(late)
+    table.time += 1
+    table.registry.applied(table.registry.tell_due(), {"x"})
+    table.registry.synchronize([late], {}, {"x": None}, afresh=False)
+    assert [each.id for each in table.registry.unsettled()] == ["x"]
+    table.registry.synchronize([late], {}, {"x": None}, afresh=False)
+    assert table.registry.unsettled() == []
+
+
 def test_a_mask_that_was_read_before_an_answer_arrived_proves_nothing(table):
     table.run("x", kernel=ALL)
     table.registry.update(table.sight("x"))
