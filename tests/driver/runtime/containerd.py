@@ -5,7 +5,6 @@ import shutil
 import signal
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -86,13 +85,27 @@ sandbox = "{image}"
 )
 
 
+PREFIX = "cpusat-crt-"
+"""Names of folders and cgroups; the process that made them follows."""
+
+
+def sweep() -> None:
+    """Remove what test runs have left that were killed. Their processes and mounts have gone with them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if not Path("/proc", owner).exists():
+            masks.remove_cgroups(folder.name)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Containerd:
     """Use it as a context manager: then it runs. ``stop``, ``kill`` and ``start`` leave containers running."""
 
     def __init__(self, binaries: Binaries) -> None:
         self.binaries = binaries
-        self.folder = Path(tempfile.mkdtemp(prefix="crt-"))
-        self.cgroup = f"cpusat-test-{uuid.uuid4().hex[:8]}"
+        sweep()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self.cgroup = self.folder.name
         self.cri = CRI(self.folder / "containerd.sock", self.cgroup)
         self._is_new = not binaries.version.startswith("1.")
         self._enclosure: Enclosure | None = None
