@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, StrictBool, ValidationError, model_validator
 
-from driver.names import DRIVER
 from driver.options import Options
 from models import BadInputError, CPUSet, Request
 from solver.cli.yaml_text import parse_yaml
@@ -76,16 +75,6 @@ class Config(Options):
     def defaults(self) -> Options:
         """The placement options alone."""
         return Options.model_construct(**{name: getattr(self, name) for name in Options.model_fields})
-
-    @property
-    def plugin_dir(self) -> Path:
-        """The driver's own folder in the kubelet's."""
-        return self.kubelet_root_dir / "plugins" / DRIVER
-
-    @property
-    def ledger_dir(self) -> Path:
-        """Where the ledger has its files."""
-        return self.plugin_dir / "ledger"
 
     @model_validator(mode="after")
     def _settings_go_together(self) -> Self:

@@ -37,8 +37,8 @@ class Runtime(Protocol):
         """The ledger has a new snapshot: bring every container's mask in line, soon. Returns at once."""
 
     def settle(self, timeout: float) -> bool:
-        """Wait until every known container's mask is confirmed to be as the ledger says, at most so long
-        (seconds). Whether it is."""
+        """Wait until the masks that containers were told are confirmed to be as the ledger says, at most so long
+        (seconds). Whether they are. A claim's own container is held back as long as others are in its way."""
 
     def carries(self, uid: str) -> bool:
         """Whether a container that is not stopped carries the claim, as far as is known."""
@@ -48,7 +48,8 @@ class Solver(Protocol):
     """Chooses CPUs. Never raises for lack of time: then the answer is greedy's."""
 
     def solve(self, requests: Sequence[Request], free: frozenset[int]) -> Result:
-        """CPUs of the node's machine for the requests, together, out of the free ones."""
+        """CPUs of the node's machine for the requests, together, out of the free ones. Raises ``BadInputError``
+        for a request that means nothing there, such as ``near`` a device that is not."""
 
 
 class Teller(Protocol):

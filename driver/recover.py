@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def recover(ledger: Ledger, cdi: CDI) -> None:
-    """Bring ledger and CDI files together, before anyone is served. Where they differ, the ledger is right.
+    """Bring ledger and CDI files together, before anyone is given CPUs. Where they differ, the ledger is right.
 
     A CDI file without an entry is dra-driver-cpu's, or that of an entry whose file is torn: its claim goes on.
     Raises ``OSError`` if the CDI folder cannot be used; a single file that cannot be written is tried again when
@@ -19,13 +19,20 @@ def recover(ledger: Ledger, cdi: CDI) -> None:
     """
     cdi.open()
     for uid in list(cdi.uids()):
-        if uid not in ledger.snapshot.entries:
-            _adopt(uid, ledger, cdi)
-    for entry in ledger.snapshot.entries.values():
-        try:
+        with ledger.locks.of(uid):
+            if uid not in ledger.snapshot.entries:
+                _adopt(uid, ledger, cdi)
+    for uid in list(ledger.snapshot.entries):
+        with ledger.locks.of(uid):
+            _write(uid, ledger, cdi)
+
+
+def _write(uid: str, ledger: Ledger, cdi: CDI) -> None:
+    try:
+        if entry := ledger.snapshot.entries.get(uid):
             cdi.write(entry)
-        except OSError as error:
-            log.error("claim %s: its CDI file cannot be written: %s", entry.uid, error)
+    except OSError as error:
+        log.error("claim %s: its CDI file cannot be written: %s", uid, error)
 
 
 def _adopt(uid: str, ledger: Ledger, cdi: CDI) -> None:

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from driver.cdi import CDI
 from driver.claims.view import ClaimView
@@ -26,8 +26,9 @@ from driver.devices.slices import NodeRef, slices
 from driver.gauges import Gauges
 from driver.host import POD_UID, Host, former_names, keep_names
 from driver.http import Endpoints
+from driver.kubelet.folders import Folders
 from driver.kubelet.lock import NodeLock
-from driver.kubelet.serve import Folders, KubeletServer
+from driver.kubelet.serve import KubeletServer
 from driver.ledger.book import Ledger
 from driver.ledger.files import Files
 from driver.metrics import Metrics
@@ -73,7 +74,8 @@ class Driver:
         self.cdi = CDI(config.cdi_dir)
         self._lock = NodeLock(self.folders.lock)
         self._running: list[Part] = []
-        self._unready: dict[str, str] = {"Starting": "coming up"}
+        self._unready: dict[Any, str] = {"Starting": "coming up"}
+        self._owed: list[Callable[[], None]] = []
         self._waits = False
 
     def start(self) -> bool:
@@ -117,28 +119,31 @@ class Driver:
     def _read_ledger(self) -> Ledger:
         ledger = Ledger.open(self.host.cpus, Files(self.folders.ledger))
         self._running.append(_Closing(ledger.close))
-        watch = Watch(self._checks(ledger), self.conditions)
-        self._put_right(ledger)
-        watch.look()
+        self._owed.append(lambda: recover(ledger, self.cdi))
+        self.watch = Watch(self._checks(ledger), self.conditions)
+        self.watch.look()
         if self.conditions.current() and not (ledger.snapshot.held or ledger.unsure()):
             raise BadInputError(str(self.conditions))
-        self._run(watch)
         self.metrics.registry.register(Gauges(self.host.topology, lambda: ledger.snapshot, self.conditions))
         return ledger
-
-    def _put_right(self, ledger: Ledger) -> None:
-        try:
-            self.cdi.open()
-            recover(ledger, self.cdi)
-        except OSError as error:
-            self.conditions.set("FoldersUnwritable", f"{error.filename or self.cdi.folder}: {error.strerror}")
 
     def _checks(self, ledger: Ledger) -> Iterator[Check]:
         online, before = self.host.online, self.host.cpus.online
         yield "ReservedOffline", lambda: reserved_offline(self.config.reserved_cpus, online)
         yield "TopologyChanged", lambda: topology_changed(before, online, lambda: ledger.snapshot)
         yield "LedgerQuarantine", ledger.unsure
-        yield "FoldersUnwritable", lambda: unwritable([self.folders.ledger, self.cdi.folder])
+        yield "FoldersUnwritable", self._folders
+
+    def _folders(self) -> str | None:
+        """Why a folder cannot be used. What a start owes to one is done as soon as that is possible: until then
+        nobody may be given CPUs, for they may be those of claims that are still to be taken over."""
+        while self._owed:
+            try:
+                self._owed[0]()
+            except OSError as error:
+                return f"{error.filename or self.cdi.folder}: {error.strerror or error}; mend or mount it"
+            self._owed.pop(0)
+        return unwritable([self.folders.ledger, self.cdi.folder])
 
     def _devices(self, ledger: Ledger) -> DeviceMap:
         """The devices; single CPUs keep the names under which live claims know them."""
@@ -146,10 +151,10 @@ class Driver:
         former = former_names(file, keep=bool(ledger.snapshot.entries))
         devices = devices_of(self.config, self.host.topology, self.host.cpus, former)
         single = self.config.cpu_device_mode == "individual"
-        try:
-            keep_names(file, {each.name: min(each.cpus) for each in devices} if single else {})
-        except OSError as error:
-            self.conditions.set("FoldersUnwritable", f"{file}: {error.strerror}")
+        names = {each.name: min(each.cpus) for each in devices} if single else {}
+        self._owed.append(lambda: keep_names(file, names))
+        self.watch.look()
+        self._run(self.watch)
         return devices
 
     def _join_runtime(self, ledger: Ledger) -> NRIRuntime:
@@ -193,12 +198,12 @@ class Driver:
         mapped = self.config.publish_node_allocatable_resource_mapping
         return lambda node, generation: slices(devices, node, generation, node_allocatable=mapped)
 
-    def _not_ready(self) -> Mapping[str, str]:
+    def _not_ready(self) -> Mapping[Any, str]:
         """What keeps us from serving. While the node's former driver still serves, we are ready to take over: only
         then does a rolling update end that one."""
         if self._waits:
             return {}
-        return {**self._unready, **dict(self.conditions.current().items())}
+        return {**self._unready, **self.conditions.current()}
 
     def _dead(self) -> Iterable[str]:
         """Threads that should live while we do."""

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
 from driver.cli.run import CONFIG
 from driver.config import read_config
+from driver.kubelet.folders import Folders
 from driver.ledger.entry import Entry
-from driver.ledger.files import QUARANTINE
+from driver.ledger.files import QUARANTINE, read_entry
 from models import BadInputError, Topology, format_cpuset
 from solver.cli.machine import overlaid
 from solver.cli.options import SOURCE
 from solver.cli.streams import say
 from topologies.load import load
-from topologies.readers.text import read_file
 
 PARAMS = (
     CONFIG,
@@ -54,12 +53,10 @@ def read_holdings(folder: Path) -> Holdings:
     unreadable: list[BadInputError] = []
     for file in sorted(file for file in folder.glob("*.json") if file.is_file()):
         try:
-            entries.append(Entry.model_validate_json(read_file(file)))
-        except ValidationError as error:
-            unreadable.append(BadInputError.from_pydantic(error, file=str(file)))
-        except BadInputError as error:
+            entries.append(read_entry(file))
+        except (OSError, ValueError) as error:
             if file.exists():
-                unreadable.append(error)
+                unreadable.append(BadInputError(getattr(error, "strerror", None) or str(error), file=str(file)))
     aside = [BadInputError("is in quarantine", file=str(file)) for file in sorted(folder.glob(f"{QUARANTINE}/*"))]
     return Holdings(sorted(entries, key=title), [*unreadable, *aside])
 
@@ -72,7 +69,7 @@ def title(entry: Entry) -> str:
 def state(config: Path | None, ledger: Path | None, topology: str, output: str) -> None:
     """Show who holds which CPUs."""
     settings = read_config(config)
-    folder = ledger or settings.ledger_dir
+    folder = ledger or Folders(settings.kubelet_root_dir).ledger
     machine = overlaid(load(topology), format_cpuset(settings.reserved_cpus) or None, ())
     holdings = read_holdings(folder)
     if output == "json":

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
 
 from driver.conditions import Conditions
+from driver.kubelet.folders import Folders
 from driver.kubelet.health import MOST_STREAMS, Health, Named
 from driver.kubelet.registration import Registration
 from driver.kubelet.service import DRAService, Prepares
@@ -37,48 +37,6 @@ FAREWELL = 5.0
 _POD = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SOCKETS = re.compile(rf"dra(-{_POD})?\.sock|{re.escape(DRIVER)}(-{_POD})?-reg\.sock")
 """Of any pod of the driver, in either folder."""
-
-
-@dataclass(frozen=True)
-class Folders:
-    """Where the kubelet expects the plugin.
-
-    ``pod``: the uid of the driver's pod, which then is part of the sockets' names, so that the kubelet (1.33 and
-    later) can tell a new pod from the old one.
-    """
-
-    root: Path
-    pod: str = ""
-
-    @property
-    def plugin(self) -> Path:
-        """The plugin's own folder."""
-        return self.root / "plugins" / DRIVER
-
-    @property
-    def registry(self) -> Path:
-        """Where the kubelet looks for plugins."""
-        return self.root / "plugins_registry"
-
-    @property
-    def lock(self) -> Path:
-        """Who has locked this file serves the node; shared by all pods of the driver."""
-        return self.plugin / "lock"
-
-    @property
-    def ledger(self) -> Path:
-        """The ledger's folder."""
-        return self.plugin / "ledger"
-
-    @property
-    def socket(self) -> Path:
-        """Where claims are served."""
-        return self.plugin / (f"dra-{self.pod}.sock" if self.pod else "dra.sock")
-
-    @property
-    def registration(self) -> Path:
-        """Where the kubelet finds us."""
-        return self.registry / (f"{DRIVER}-{self.pod}-reg.sock" if self.pod else f"{DRIVER}-reg.sock")
 
 
 class KubeletServer:

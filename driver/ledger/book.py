@@ -168,6 +168,7 @@ class Ledger:
             if not self._write_owned():
                 self._closed.wait(PAUSE)
                 self._wake.set()
+        self._write_owned()
 
     def _write_owned(self) -> bool:
         """Write the entries whose owner is new. Whether the disk took them."""

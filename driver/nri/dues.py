@@ -28,6 +28,12 @@ def changed(containers: Iterable[Container], snapshot: Snapshot) -> list[Contain
     return [each for each in heeding if not _is_told(each, desired(each, snapshot))]
 
 
+def awaited(containers: Iterable[Container], snapshot: Snapshot) -> list[Container]:
+    """What is not in line though it was told all that it is to be: what it was told may still be on its way."""
+    told = (each for each in containers if _is_told(each, desired(each, snapshot)))
+    return unsettled(told, snapshot)
+
+
 def lost(containers: Iterable[Container], snapshot: Snapshot, before: float) -> list[Container]:
     """What was told what it gets before this moment, and is not in line."""
     told = (each for each in containers if each.stage is Stage.RUNNING and each.told_at <= before)

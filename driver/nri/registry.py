@@ -178,6 +178,11 @@ class Registry:
         with self._lock:
             return dues.unsettled(self._containers.values(), self._snapshot())
 
+    def awaited(self) -> list[Container]:
+        """Those that were told what they get, and whose processes may not have it yet."""
+        with self._lock:
+            return dues.awaited(self._containers.values(), self._snapshot())
+
     def changed(self) -> list[Container]:
         """Those that get something else by now than they were told."""
         with self._lock:

@@ -106,7 +106,8 @@ def _await_turn(listing: Listing, connection: Connection, stopping: threading.Ev
 
 def _hold(registry: Registry, kernel: ReadMask, stopping: threading.Event) -> None:
     begun = time.monotonic()
-    while containers := registry.unsettled():
+    # What has changed meanwhile is another connection's: this one would wait for it in vain.
+    while containers := registry.awaited():
         held = time.monotonic() - begun
         masks = [(each, kernel(each.sight.cgroup)) for each in containers]
         registry.looked(masks)

@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +21,6 @@ SUBCOMMANDS = {
     "solve": "Choose the CPUs of one or more requests.",
     "topology": "List, draw, convert and check machines.",
 }
-"""Name, which is that of the module in this package too, and what ``--help`` says of it."""
-
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes: 128 plus the signal's number, as shells have it."""
 
@@ -130,23 +128,30 @@ def _shortened(text: str, most: int) -> str:
 
 
 class Program(click.Group):
-    """A group that imports a subcommand only to run it, and reports failures in one way."""
+    """A group that imports a subcommand only to run it, and reports failures in one way.
+
+    ``subcommands``: what ``--help`` says of each, by its name, which is that of its module in ``package`` too.
+    """
+
+    def __init__(self, name: str, package: str, subcommands: Mapping[str, str], **settings: Any) -> None:  # noqa: ANN401
+        super().__init__(name, **settings)
+        self._package, self._subcommands = package, subcommands
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all subcommands."""
-        return sorted(SUBCOMMANDS)
+        return list(self._subcommands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the subcommand."""
-        if cmd_name not in SUBCOMMANDS:
+        if cmd_name not in self._subcommands:
             return None
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(SUBCOMMANDS.items()))
+            formatter.write_dl(list(self._subcommands.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options that stand before the subcommand."""
@@ -183,6 +188,8 @@ VERSION = click.Option(
 
 main = Program(
     "cpusat",
+    __name__,
+    SUBCOMMANDS,
     params=[VERSION],
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Choose which CPUs of a machine a Kubernetes workload gets.

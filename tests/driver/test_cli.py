@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from driver import logs
 from driver.cli import main
+from driver.kubelet.folders import Folders
 
 
 def call(*line):
@@ -63,7 +64,7 @@ def test_all_flags_of_dra_driver_cpu_are_known(served):
     (config,) = served
     assert (config.group_by, config.reserved_cpus, config.hostname_override) == ("machine", {0, 1}, "worker")
     assert (config.sysfs_overlay, config.kubeconfig) == ("/etc/overlay.yaml", "/etc/kubeconfig")
-    assert str(config.plugin_dir) == "/data/kubelet/plugins/dra.cpu"
+    assert str(Folders(config.kubelet_root_dir).plugin) == "/data/kubelet/plugins/dra.cpu"
     assert config.expose_pcie_roots
 
 

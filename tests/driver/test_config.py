@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from driver.config import Config, read_address, read_config
+from driver.kubelet.folders import Folders
 from driver.options import Options
 from models import BadInputError
 
@@ -26,7 +27,7 @@ def test_without_a_file_and_flags_all_is_as_in_dra_driver_cpu():
     assert not config.publish_node_allocatable_resource_mapping
     assert not config.expose_pcie_roots
     assert config.solver_time_limit == 2.0
-    assert config.ledger_dir == Path("/var/lib/kubelet/plugins/dra.cpu/ledger")
+    assert Folders(config.kubelet_root_dir).ledger == Path("/var/lib/kubelet/plugins/dra.cpu/ledger")
 
 
 def test_a_file_of_dra_driver_cpu_is_read_as_it_is(file):

@@ -22,7 +22,7 @@ from driver.config import Config, read_config
 from driver.devices.devices import devices_of
 from driver.devices.slices import NodeRef, slices
 from driver.host import NODE_NAME, POD_UID
-from driver.kubelet.serve import Folders
+from driver.kubelet.folders import Folders
 from driver.names import CAPACITY, DRIVER
 from driver.options import Options
 from driver.serve import Driver

@@ -1,5 +1,6 @@
 """The whole driver on a node with doubles of kubelet, runtime and API server at its real sockets."""
 
+import errno
 import json
 import urllib.request
 from collections.abc import Iterator
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from driver.cdi import CDI
+from driver.ledger.entry import Entry
+from driver.ledger.files import Files
 from driver.ports import ClaimRef
 from models import parse_cpuset
 from tests.driver.kubelet.kubelet import Refused
@@ -168,3 +172,34 @@ def test_cpus_are_solved_by_cp_sat_when_its_process_is_ready(short_path: Path) -
         ref = world.claim(8)
         world.prepare(ref)
         assert world.driver.ledger.snapshot.entries[ref.uid].engine == "cpsat"
+
+
+def test_while_claims_of_another_driver_cannot_be_taken_over_nothing_new_is_prepared(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their containers run on CPUs that the ledger does not know yet."""
+    held = World(short_path, MACHINE, solverTimeLimit=0)
+    (short_path / "cdi").mkdir()
+    taken_over = Entry(uid="00000000-0000-0000-0000-0000000000aa", cpuset=frozenset(range(16)))
+    CDI(short_path / "cdi").write(taken_over)
+    kept = Entry(uid="00000000-0000-0000-0000-0000000000bb", cpuset=frozenset({31}))
+    files = Files(short_path / "k/plugins/dra.cpu/ledger")
+    files.read()
+    files.write(kept)
+    uids, broken = CDI.uids, [True]
+
+    def unreadable(cdi: CDI) -> Iterator[str]:
+        if broken[0]:
+            raise OSError(errno.EIO, "Input/output error", str(cdi.folder))
+        return uids(cdi)
+
+    monkeypatch.setattr(CDI, "uids", unreadable)
+    with held.running() as world:
+        assert world.driver is not None
+        world.driver.watch.look()
+        with pytest.raises(Refused, match=r"Degraded.*Input/output error"):
+            world.prepare(world.claim(4))
+        broken[0] = False
+        world.driver.watch.look()
+        assert taken_over.uid in world.driver.ledger.snapshot.entries
+        assert not world.prepare(world.claim(4)) & taken_over.cpuset

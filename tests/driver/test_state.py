@@ -79,10 +79,12 @@ def test_nothing_is_written_to_the_ledger(ledger):
 
 def test_files_that_are_no_entries_are_named_with_the_reason(ledger):
     (ledger / "torn.json").write_text('{"uid": "torn", "cpuset": "7')
+    (ledger / "other.json").write_text((ledger / "0a1b-web.json").read_text())
     (ledger / "quarantine" / "older.json").write_text("{}")
     os.mkfifo(ledger / "pipe.json")
     output = state("--ledger", ledger).output
-    assert f"cannot be read: {ledger}/torn.json: Invalid JSON" in output
+    assert f"cannot be read: {ledger}/torn.json: is torn: Unterminated string" in output
+    assert f"cannot be read: {ledger}/other.json: it is the file of another claim" in output
     assert f"cannot be read: {ledger}/quarantine/older.json: is in quarantine" in output
     assert "default/web" in output
 

@@ -5,8 +5,9 @@ import pytest
 
 from driver.conditions import Conditions
 from driver.kubelet import health
+from driver.kubelet.folders import Folders
 from driver.kubelet.health import Health
-from driver.kubelet.serve import Folders, KubeletServer
+from driver.kubelet.serve import KubeletServer
 from tests.driver.kubelet.kubelet import Health as Seen
 from tests.driver.kubelet.kubelet import Kubelet
 

@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from driver.conditions import Conditions
-from driver.kubelet.serve import Folders, KubeletServer
+from driver.kubelet.folders import Folders
+from driver.kubelet.serve import KubeletServer
 from driver.ledger.entry import Entry
 from driver.ports import ClaimRef
 from models import BadInputError

@@ -7,7 +7,8 @@ import pytest
 
 from driver.conditions import Conditions
 from driver.errors import RefusedError
-from driver.kubelet.serve import Folders, KubeletServer
+from driver.kubelet.folders import Folders
+from driver.kubelet.serve import KubeletServer
 from driver.kubelet.service import DRAService, misnamed
 from driver.ledger.entry import Entry, Grant
 from driver.ports import ClaimRef

@@ -182,6 +182,30 @@ def test_an_owner_is_known_at_once_and_on_disk_when_the_ledger_is_closed(reopen:
     assert reopen().snapshot.entries == {"a": entry("a", "1-4", owner=OWNER)}
 
 
+def test_an_owner_that_comes_while_the_last_one_is_written_is_on_disk_too(reopen: Callable[..., Ledger]) -> None:
+    stalled, go_on = threading.Event(), threading.Event()
+
+    def flush(_: int) -> None:
+        if threading.current_thread().name == "ledger" and not stalled.is_set():
+            stalled.set()
+            assert go_on.wait(60)
+
+    ledger = reopen(sync=flush)
+    for uid, cpus in (("a", "1-4"), ("b", "5")):
+        ledger.reserve(entry(uid, cpus))
+        ledger.write(uid)
+    ledger.own("a", OWNER)
+    assert stalled.wait(60)
+    ledger.own("b", OWNER)
+    closing = threading.Thread(target=ledger.close)
+    closing.start()
+    while not ledger._closed.is_set():
+        closing.join(0.01)
+    go_on.set()
+    closing.join(60)
+    assert reopen().snapshot.entries["b"].owner == OWNER
+
+
 def test_an_owner_that_the_disk_did_not_take_is_written_later(
     reopen: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,48 @@
+"""Where the kubelet expects the plugin, and where the plugin keeps what it knows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver.names import DRIVER
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the kubelet expects the plugin.
+
+    ``pod``: the uid of the driver's pod, which then is part of the sockets' names, so that the kubelet (1.33 and
+    later) can tell a new pod from the old one.
+    """
+
+    root: Path
+    pod: str = ""
+
+    @property
+    def plugin(self) -> Path:
+        """The plugin's own folder."""
+        return self.root / "plugins" / DRIVER
+
+    @property
+    def registry(self) -> Path:
+        """Where the kubelet looks for plugins."""
+        return self.root / "plugins_registry"
+
+    @property
+    def lock(self) -> Path:
+        """Who has locked this file serves the node; shared by all pods of the driver."""
+        return self.plugin / "lock"
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's folder."""
+        return self.plugin / "ledger"
+
+    @property
+    def socket(self) -> Path:
+        """Where claims are served."""
+        return self.plugin / (f"dra-{self.pod}.sock" if self.pod else "dra.sock")
+
+    @property
+    def registration(self) -> Path:
+        """Where the kubelet finds us."""
+        return self.registry / (f"{DRIVER}-{self.pod}-reg.sock" if self.pod else f"{DRIVER}-reg.sock")
