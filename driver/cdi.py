@@ -54,11 +54,11 @@ class CDI:
         remove(self._path(uid), self._sync)
 
     def uids(self) -> Iterator[str]:
-        """The claims that have a file, the oldest first."""
-        files = sorted(self.folder.iterdir(), key=lambda path: (path.lstat().st_mtime_ns, path.name))
-        for path in files:
-            if (match := _FILE.fullmatch(path.name)) and is_uid(match[1]):
-                yield match[1]
+        """The claims that have a file, the oldest first. The other files are other drivers', who come and go."""
+        named = ((path, _FILE.fullmatch(path.name)) for path in self.folder.iterdir())
+        ours = {path: match[1] for path, match in named if match and is_uid(match[1])}
+        for path in sorted(ours, key=lambda path: (path.lstat().st_mtime_ns, path.name)):
+            yield ours[path]
 
     def adopt(self, uid: str) -> Entry | None:
         """The claim of a file that another driver has written; ``None`` if it does not name any CPUs."""

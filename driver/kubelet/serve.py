@@ -104,7 +104,7 @@ def _prepare(folders: Folders) -> None:
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
             for path in folder.iterdir():
                 if _SOCKETS.fullmatch(path.name) and path.is_socket():
-                    path.unlink()
+                    path.unlink(missing_ok=True)
     except OSError as error:
         reason = f"cannot be used for sockets: {error.strerror}"
         raise BadInputError(reason, file=str(error.filename or folders.root)) from None

@@ -155,3 +155,13 @@ def test_a_file_that_names_no_cpus_is_left_alone_and_told(
 def test_no_path_is_made_of_what_is_no_uid(cdi: CDI, uid: str) -> None:
     with pytest.raises(ValueError, match="is no uid"):
         cdi.remove(uid)
+
+
+def test_files_of_other_drivers_that_vanish_meanwhile_are_nobodys_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cdi = CDI(tmp_path)
+    cdi.write(Entry(uid="mine", cpuset=frozenset({1})))
+    there = list(tmp_path.iterdir())
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter([*there, tmp_path / "vendor.json"]))
+    assert list(cdi.uids()) == ["mine"]

@@ -6,7 +6,6 @@ insists on: a known type and versions, a reply for every claim asked for, pool a
 """
 
 import re
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -107,7 +106,8 @@ class Kubelet:
     def sockets(self) -> list[Path]:
         """Registration sockets of the driver."""
         found = (self.root / "plugins_registry").glob(f"{self.driver}*-reg.sock")
-        return sorted(path for path in found if stat.S_ISSOCK(path.stat().st_mode))
+        # A driver that begins removes what a killed one has left, maybe right now.
+        return sorted(path for path in found if path.is_socket())
 
     def register(self, timeout: float = 20.0) -> registration.PluginInfo:
         """Wait for the plugin, ask who it is, and tell it that it is registered."""

@@ -213,3 +213,12 @@ def test_a_peer_that_says_nothing_or_nonsense_holds_up_nobody(short_path, serve,
         assert kubelet.prepare(REF)["u1"].require() == ()
     for peer in peers:
         peer.close()
+
+
+def test_a_socket_that_a_new_driver_has_just_removed_is_none(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = short_path / "plugins_registry"
+    registry.mkdir()
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([registry / "dra.cpu-reg.sock"]))
+    assert Kubelet(short_path).sockets() == []

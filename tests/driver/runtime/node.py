@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,8 @@ class Node:
         assert self._driver is not None
         found: set[str] = set()
         for children in Path(f"/proc/{self._driver.pid}/task").glob("*/children"):
-            found |= set(children.read_text().split())
+            with suppress(OSError):  # The thread has ended.
+                found |= set(children.read_text().split())
         return max(map(int, found), default=None)
 
     def log(self) -> str:
