@@ -10,6 +10,7 @@ from rich.table import Table
 from benchmarks import memory as memory_growth
 from benchmarks import proof as proof_time
 from benchmarks.commands import COMMANDS
+from benchmarks.driver_command import driver
 from benchmarks.speed_command import speed
 from models import BadInputError
 from topologies import catalog
@@ -76,7 +77,7 @@ def memory(machine: str, solves: int, engine: str) -> None:
         click.echo(f"{done:>7} solves  {resident:7.1f} MB")
 
 
-for command in (*COMMANDS, speed):
+for command in (*COMMANDS, speed, driver):
     main.add_command(command)
 
 if __name__ == "__main__":

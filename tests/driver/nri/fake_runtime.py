@@ -7,6 +7,7 @@ are when no plugin answers.
 """
 
 import itertools
+import shutil
 import socket
 import threading
 import time
@@ -85,7 +86,8 @@ class FakeRuntime:
     seconds that one update takes; updates of a plugin that has closed its connection meanwhile are lost.
     ``separate``: call newer NRI's methods in place of StateChange. ``called``: its name and version.
     ``nri_version``: unsolicited updates are counted in ``deadlocks`` unless it allows them. ``chunk``: containers
-    in one Synchronize. ``kernel_hidden``: the driver cannot read masks.
+    in one Synchronize. ``kernel_hidden``: the driver cannot read masks. ``cgroups``: a folder in which masks stand
+    as the kernel would show them, for a driver in another process.
     """
 
     def __init__(
@@ -100,11 +102,12 @@ class FakeRuntime:
         apply_delay: float = 0.0,
         chunk: int = 1000,
         timeout: float = 2.0,
+        cgroups: Path | None = None,
     ) -> None:
         self.path, self.online, self.separate = path, frozenset(cpus), separate
         self.called, self.nri_version = called, nri_version
         self.lose, self.apply_delay, self.chunk, self.timeout = lose, apply_delay, chunk, timeout
-        self.kernel_hidden = False
+        self.kernel_hidden, self.cgroups = False, cgroups
         self.containers: dict[str, FakeContainer] = {}
         self.pods: dict[str, str] = {}
         self.plugins: list[Plugin] = []
@@ -136,11 +139,12 @@ class FakeRuntime:
     def start(self, container_id: str) -> None:
         """Make the task, ask the plugins, let it run. Raises ``NotCreated``."""
         container = self.containers[container_id]
-        container.kernel = parse_cpuset(container.cpus) or self.online
+        self._run_on(container, parse_cpuset(container.cpus) or self.online)
         try:
             self._event(nri.START_CONTAINER, container)
         except PluginError as error:
-            container.state, container.kernel = STOPPED, None
+            self._run_on(container, None)
+            container.state = STOPPED
             self._stop_event(container)
             raise NotCreated(str(error)) from None
         container.state = RUNNING
@@ -167,7 +171,8 @@ class FakeRuntime:
         """Its processes end."""
         container = self.containers[container_id]
         if container.state != STOPPED:
-            container.state, container.kernel = STOPPED, None
+            self._run_on(container, None)
+            container.state = STOPPED
             self._stop_event(container)
 
     def remove(self, container_id: str) -> None:
@@ -368,7 +373,21 @@ class FakeRuntime:
         container.mems = cpu.mems or container.mems
         container.updates.append(cpu.cpus)
         if container.state == RUNNING and cpu.cpus and not lost:
-            container.kernel = parse_cpuset(cpu.cpus)
+            self._run_on(container, parse_cpuset(cpu.cpus))
+
+    def _run_on(self, container: FakeContainer, cpus: frozenset[int] | None) -> None:
+        """The kernel's mask from now on; ``None``: it has no processes any more."""
+        container.kernel = cpus
+        if self.cgroups is None:
+            return
+        folder = self.cgroups / container.cgroup.lstrip("/")
+        if cpus is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / "cpuset.cpus.new"
+        written.write_text(format_cpuset(cpus))
+        written.rename(folder / "cpuset.cpus")
 
     # Messages
 

@@ -1,0 +1,134 @@
+"""A node whose driver is a process of its own; kubelet, runtime and API server are doubles in this one."""
+
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from benchmarks.driver.processes import children, resident_mb
+from driver.ledger.files import read_entry
+from driver.names import variable
+from driver.ports import ClaimRef
+from models import Request, Topology, format_cpuset
+from tests.driver.claims.documents import claim, options, result
+from tests.driver.cluster.api_server import ApiServer
+from tests.driver.kubelet.kubelet import Kubelet
+from tests.driver.nri.fake_runtime import FakeRuntime
+from tests.driver.sysfs import write_sysfs
+
+NEIGHBOURS = 30
+"""Containers without a claim: each claim that comes or goes changes their masks."""
+
+PATIENCE = 60.0
+
+SOLVER_READY_MB = 80
+"""A solver that is as big has OR-Tools loaded."""
+
+
+class Node:
+    """Claims come as a kubelet makes them come: prepared, then carried by a container; and go the same way back.
+
+    ``prepared``, ``unprepared``: seconds of each call. ``engines``: what chose the CPUs of each claim.
+    """
+
+    def __init__(self, folder: Path, topology: Topology, time_limit: float) -> None:
+        self.folder, self.time_limit = folder, time_limit
+        self.root = write_sysfs(folder / "host", topology)
+        self.api, self.kubelet = ApiServer(node="node-1"), Kubelet(folder / "k")
+        cgroups = folder / "cgroup"
+        self.runtime = FakeRuntime(folder / "nri.sock", cpus=topology.online, cgroups=cgroups)
+        self.prepared: list[float] = []
+        self.unprepared: list[float] = []
+        self.engines: list[str | None] = []
+
+    @contextmanager
+    def running(self) -> Iterator["Node"]:
+        """With its driver, which serves, and whose solver is ready if it has one."""
+        (self.folder / "k/plugins_registry").mkdir(parents=True)
+        with self.api, (self.folder / "driver.log").open("ab") as log:
+            command = [sys.executable, "-m", "benchmarks.driver.alone", str(self._config()), str(self.root)]
+            self._driver = subprocess.Popen(command, stdout=log, stderr=log)
+            try:
+                self._wait()
+                yield self
+            finally:
+                self._driver.terminate()
+                self._driver.wait(PATIENCE)
+                self.kubelet.close()
+                self.runtime.stop_serving()
+
+    def come(self, asked: Sequence[Request]) -> ClaimRef:
+        """Prepare a claim, and run a container that carries it."""
+        ref = self._claim(asked)
+        began = time.perf_counter()
+        self.kubelet.prepare(ref)[ref.uid].require()
+        self.prepared.append(time.perf_counter() - began)
+        entry = read_entry(self.folder / f"k/plugins/dra.cpu/ledger/{ref.uid}.json")
+        self.engines.append(entry.engine)
+        self.runtime.create(ref.uid, "main", (f"{variable(ref.uid)}={format_cpuset(entry.cpuset)}",))
+        return ref
+
+    def go(self, ref: ClaimRef) -> None:
+        """End its container, and unprepare it."""
+        self.runtime.remove_pod(ref.uid)
+        began = time.perf_counter()
+        error = self.kubelet.unprepare(ref)[ref.uid]
+        self.unprepared.append(time.perf_counter() - began)
+        assert not error, error
+        self.api.delete_claim(ref.namespace, ref.name)
+
+    def forget_times(self) -> None:
+        """Of the calls so far."""
+        for kept in (self.prepared, self.unprepared, self.engines):
+            kept.clear()
+
+    def memory(self) -> tuple[int, int]:
+        """MB resident of the driver and of its solver, 0 without one."""
+        return resident_mb(self._driver.pid), max(map(resident_mb, self._solvers()), default=0)
+
+    def _solvers(self) -> list[int]:
+        return children(self._driver.pid)
+
+    def _wait(self) -> None:
+        self.kubelet.register(PATIENCE)
+        for number in range(NEIGHBOURS):
+            self.runtime.create(f"neighbour-{number}", "main")
+        end = time.monotonic() + PATIENCE
+        while self.time_limit and not any(resident_mb(each) > SOLVER_READY_MB for each in self._solvers()):
+            assert time.monotonic() < end, (self.folder / "driver.log").read_text()[-2000:]
+            time.sleep(0.1)
+
+    def _config(self) -> Path:
+        path = self.folder / "driver.yaml"
+        settings = {
+            "hostnameOverride": "node-1",
+            "kubeconfig": str(self.api.kubeconfig(self.folder / "kubeconfig")),
+            "bindAddress": "127.0.0.1:0",
+            "kubeletRootDir": str(self.folder / "k"),
+            "cdiDir": str(self.folder / "cdi"),
+            "nriSocket": str(self.folder / "nri.sock"),
+            "cgroupRoot": str(self.folder / "cgroup"),
+            "groupBy": "machine",
+            "solverTimeLimit": self.time_limit,
+        }
+        path.write_text(yaml.safe_dump(settings))
+        return path
+
+    def _claim(self, asked: Sequence[Request]) -> ClaimRef:
+        uid = str(uuid.uuid4())
+        document = claim(
+            *(result(each.name, "cpudevmachine", str(each.cpus)) for each in asked),
+            configs=[
+                options(requests=[each.name], allocationPolicy=each.policy, preferL3=each.prefer_l3)
+                for each in asked
+            ],
+            pods=(uid,),
+        )
+        document["metadata"] = {"uid": uid, "namespace": "default", "name": f"c-{uid}"}
+        self.api.put_claim(document)
+        return ClaimRef(uid, "default", f"c-{uid}")

@@ -1,0 +1,19 @@
+"""What the kernel says of other processes."""
+
+from contextlib import suppress
+from pathlib import Path
+
+
+def resident_mb(process: int | str) -> int:
+    """MB resident (``VmRSS``) of a process by its number, or of ``self``."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return round(int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024)
+
+
+def children(process: int) -> list[int]:
+    """Processes that its threads have started and that live."""
+    found: set[int] = set()
+    for listed in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # The thread has ended.
+            found |= {int(number) for number in listed.read_text().split()}
+    return sorted(found)

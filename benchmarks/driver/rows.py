@@ -1,0 +1,59 @@
+"""What is measured of the driver, as rows of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.timing import quantile
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of call on one machine: milliseconds, ``ratio`` of the median to an empty CP-SAT solve, and MB
+    resident early on and in the end."""
+
+    machine: str
+    engine: str
+    call: str
+    calls: int
+    median_ms: float
+    p99_ms: float
+    worst_ms: float
+    ratio: float
+    driver_mb: tuple[int, int]
+    solver_mb: tuple[int, int] | None
+    fallbacks: int
+
+    def cells(self) -> list[str]:
+        """As text, in the order of ``HEADINGS``."""
+        times = (f"{each:.1f}" for each in (self.median_ms, self.p99_ms, self.worst_ms, self.ratio))
+        solver = f"{self.solver_mb[0]} to {self.solver_mb[1]}" if self.solver_mb else ""
+        driver = f"{self.driver_mb[0]} to {self.driver_mb[1]}"
+        return [self.machine, self.engine, self.call, str(self.calls), *times, driver, solver, str(self.fallbacks)]
+
+
+HEADINGS = (
+    "machine",
+    "engine",
+    "call",
+    "calls",
+    "median ms",
+    "p99 ms",
+    "worst ms",
+    "x empty solve",
+    "driver MB",
+    "solver MB",
+    "greedy instead",
+)
+
+
+def times(seconds: Sequence[float], empty_solve: float) -> dict[str, float]:
+    """The times of a row; ``empty_solve`` in milliseconds."""
+    found = [1000 * each for each in seconds]
+    middle = median(found)
+    return {
+        "median_ms": middle,
+        "p99_ms": quantile(found, 0.99),
+        "worst_ms": max(found),
+        "ratio": middle / empty_solve,
+    }
