@@ -26,7 +26,7 @@ LONGEST_MESSAGE = 1024
 MOST_STREAMS = 4
 """The kubelet has one, or two while it starts again. Each costs a thread."""
 
-VERSIONS = ("v1", "v1alpha1")
+VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
 
 class Named(Protocol):
@@ -40,13 +40,14 @@ class Named(Protocol):
 class Health:
     """Answers NodeWatchResources. All devices are healthy, or none is while any condition holds.
 
-    ``devices`` is gone through for each message. With too many streams the oldest ends.
+    ``devices`` is gone through for each message. With too many streams the oldest is cut off: it may be one whose
+    reader has stopped reading, so that its thread would wait for it for ever.
     """
 
     def __init__(self, devices: Iterable[Named], pool: str, conditions: Conditions) -> None:
         self._devices, self._pool, self._conditions = devices, pool, conditions
         self._lock = threading.Lock()
-        self._streams: dict[threading.Event, None] = {}
+        self._streams: dict[threading.Event, grpc.ServicerContext] = {}
         """What wakes each stream, oldest first. A stream that is no longer in here ends."""
         conditions.listen(self._wake)
 
@@ -61,7 +62,7 @@ class Health:
         """Messages until the kubelet hangs up."""
         changed = threading.Event()
         context.add_callback(changed.set)
-        self._add(changed)
+        self._add(changed, context)
         try:
             while context.is_active() and changed in self._streams:
                 changed.clear()
@@ -93,13 +94,14 @@ class Health:
         for changed in streams:
             changed.set()
 
-    def _add(self, changed: threading.Event) -> None:
+    def _add(self, changed: threading.Event, context: grpc.ServicerContext) -> None:
         with self._lock:
-            self._streams[changed] = None
-            surplus = list(self._streams)[:-MOST_STREAMS]
-        for oldest in surplus:
+            self._streams[changed] = context
+            surplus = list(self._streams.items())[:-MOST_STREAMS]
+        for oldest, reader in surplus:
             log.warning("more than %d streams of device health; the oldest ends", MOST_STREAMS)
             self._drop(oldest)
+            reader.cancel()
 
     def _drop(self, changed: threading.Event) -> None:
         with self._lock:

@@ -21,7 +21,7 @@ from driver.protos import health_pb2 as health
 from driver.protos import registration_pb2 as registration
 
 Version = Literal["v1", "v1beta1"]
-HealthVersion = Literal["v1", "v1alpha1"]
+HealthVersion = Literal["v1", "v1beta1", "v1alpha1"]
 
 DEADLINE = 45.0
 """Seconds for a call about claims, as the kubelet has it."""

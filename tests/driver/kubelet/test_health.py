@@ -1,4 +1,7 @@
+import socket
+import struct
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +10,7 @@ from driver.conditions import Conditions
 from driver.kubelet import health
 from driver.kubelet.folders import Folders
 from driver.kubelet.health import Health
-from driver.kubelet.serve import KubeletServer
+from driver.kubelet.serve import CALLS, KubeletServer
 from tests.driver.kubelet.kubelet import Health as Seen
 from tests.driver.kubelet.kubelet import Kubelet
 
@@ -39,7 +42,7 @@ def kubelet(short_path, conditions):
     server.stop()
 
 
-@pytest.mark.parametrize("version", ["v1", "v1alpha1"])
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_all_devices_are_told_at_once_and_again_on_each_change(kubelet, conditions, version) -> None:
     watch = kubelet.watch_health(version, timeout=60)
     assert next(watch) == {A: Seen("healthy"), B: Seen("healthy")}
@@ -83,6 +86,36 @@ def test_with_too_many_streams_the_oldest_ends_and_claims_are_still_served(kubel
     assert kubelet.unprepare() == {}
     for watch in watches:
         watch.close()
+
+
+def deaf(path: Path) -> socket.socket:
+    """A stream whose reader allows the server to send nothing (RFC 9113: a window of 0 bytes)."""
+    method = "/v1.DRAResourceHealth/NodeWatchResources"
+    fields = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "x", "te": "trailers"}
+    fields["content-type"] = "application/grpc"
+    texts = ((name.encode(), value.encode()) for name, value in fields.items())
+    headers = b"".join(b"\0" + bytes([len(n)]) + n + bytes([len(v)]) + v for n, v in texts)
+    frames = [(4, 0, 0, struct.pack(">HI", 4, 0)), (1, 4, 1, headers), (0, 1, 1, bytes(5))]
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(str(path))
+    sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    for kind, flags, stream, data in frames:
+        sock.sendall(struct.pack(">I", len(data))[1:] + struct.pack(">BBI", kind, flags, stream) + data)
+    return sock
+
+
+def test_streams_that_nobody_reads_do_not_keep_the_kubelet_out(kubelet, short_path, monkeypatch) -> None:
+    begun = threading.Semaphore(0)
+    now = Health.now
+    monkeypatch.setattr(Health, "now", lambda self: (begun.release(), now(self))[1])
+    endpoint = Folders(short_path).socket
+    sockets = []
+    for _ in range(CALLS + 3 * health.MOST_STREAMS):
+        sockets.append(deaf(endpoint))
+        assert begun.acquire(timeout=30), "no thread is left for a stream"
+    assert kubelet.unprepare() == {}
+    for sock in sockets:
+        sock.close()
 
 
 def test_a_kubelet_that_hangs_up_leaves_nothing_behind(kubelet, conditions) -> None:

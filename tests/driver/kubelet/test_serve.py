@@ -77,6 +77,7 @@ def test_a_kubelet_finds_the_plugin_and_learns_who_it_is(short_path, serve) -> N
         "v1.DRAPlugin",
         "v1beta1.DRAPlugin",
         "v1.DRAResourceHealth",
+        "v1beta1.DRAResourceHealth",
         "v1alpha1.DRAResourceHealth",
     ]
     assert server.registration.registered
