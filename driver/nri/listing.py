@@ -13,7 +13,7 @@ ReadMask = Callable[[str], frozenset[int] | None]
 """From a cgroup's path to the kernel's mask (``driver.nri.kernel.Kernel``)."""
 
 MOST = 100_000
-"""Containers, and pods, of one list. What is kept of each is small."""
+"""Containers and pods of one list. What is kept of each is small."""
 
 
 class Listing:
@@ -26,16 +26,19 @@ class Listing:
         self._registry, self._kernel, self._afresh = registry, kernel, afresh
         self._sights: list[Sight] = []
         self._pods: dict[str, nri.PodSandbox] = {}
+        self._room = MOST
         self.done = threading.Event()
 
     def take(self, payload: bytes) -> nri.SynchronizeResponse:
         """One Synchronize."""
         request = nri.SynchronizeRequest.FromString(payload)
+        self._room -= len(request.containers) + len(request.pods)
+        if self._room < 0:
+            self._sights, self._pods = [], {}
+            raise CallError(FAILED_PRECONDITION, f"more than {MOST} pods and containers in the list")
         self._pods.update((pod.id, pod) for pod in request.pods)
         for container in request.containers:
             self._sights.append(Sight.of(nri.PodSandbox(id=container.pod_sandbox_id), container))
-        if max(len(self._sights), len(self._pods)) > MOST:
-            raise CallError(FAILED_PRECONDITION, f"more than {MOST} pods or containers in the list")
         if request.more:
             return nri.SynchronizeResponse(more=True)
         return self._finish()
@@ -47,7 +50,7 @@ class Listing:
         masks = {name: self._kernel(cgroup) for name, cgroup in cgroups.items()}
         pods = {sandbox: pod.uid for sandbox, pod in self._pods.items()}
         updates = self._registry.synchronize(sights, pods, masks, afresh=self._afresh)
-        self._sights, self._pods = [], {}
+        self._sights, self._pods, self._room = [], {}, MOST
         self.done.set()
         return nri.SynchronizeResponse(update=[each.message() for each in updates])
 

@@ -36,11 +36,16 @@ class Mux:
         sock.settimeout(PATIENCE)
 
     def send(self, connection: int, message: bytes) -> None:
-        """Send one whole message, cut as the runtime can read it. Raises ``OSError``."""
+        """Send one whole message, cut as the runtime can read it. Raises ``OSError``, which ends the connection:
+        the other side would take the next message for the rest of this one."""
         cuts = (message[:FIRST_FRAME], message[FIRST_FRAME:])
         frames = b"".join(HEADER.pack(connection, len(cut)) + cut for cut in cuts if cut)
         with self._lock:
-            self._socket.sendall(frames)
+            try:
+                self._socket.sendall(frames)
+            except OSError:
+                self.close()
+                raise
 
     def receive(self) -> tuple[int, bytes] | None:
         """The next frame: connection id and bytes. ``None`` when nothing came for a while.

@@ -6,7 +6,7 @@ from itertools import groupby
 from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.names import VARIABLE, is_uid
 from driver.nri.container import Container
-from driver.nri.sight import Pin, Sight
+from driver.nri.sight import MOST_VARIABLES, Pin, Sight
 from models import CpusatError, format_cpuset, parse_cpuset
 
 _LONGEST_CPU = len("65535,")
@@ -32,6 +32,8 @@ def claims_of(sight: Sight, snapshot: Snapshot, rival: Rival, *, found: bool = F
     ``found``: it runs already, so it may carry a claim that was taken over without knowing its pods. Raises
     ``RefusedContainerError`` at the first variable that is wrong.
     """
+    if len(sight.variables) > MOST_VARIABLES:
+        raise RefusedContainerError(f"{sight}: names more than {MOST_VARIABLES} claims by {VARIABLE}…")
     claims: dict[str, frozenset[int]] = {}
     for key, pairs in groupby(sorted(sight.variables, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
         try:

@@ -66,7 +66,7 @@ class Plugin:
         self._events: dict[int, Callable[[nri.PodSandbox, nri.Container], None]] = {
             nri.RUN_POD_SANDBOX: lambda pod, _: registry.run_pod(pod.id, pod.uid),
             nri.STOP_POD_SANDBOX: lambda pod, _: registry.stop_pod(pod.id),
-            nri.REMOVE_POD_SANDBOX: lambda pod, _: registry.stop_pod(pod.id),
+            nri.REMOVE_POD_SANDBOX: lambda pod, _: registry.remove_pod(pod.id),
             nri.POST_CREATE_CONTAINER: lambda pod, each: registry.created(Sight.of(pod, each)),
             nri.START_CONTAINER: self._start,
             nri.POST_START_CONTAINER: lambda pod, each: registry.started(Sight.of(pod, each)),

@@ -19,6 +19,11 @@ class Pods:
         self._stopped.add(sandbox)
         self._uids.pop(sandbox, None)
 
+    def remove(self, sandbox: str) -> None:
+        """The runtime has forgotten a sandbox."""
+        self._stopped.discard(sandbox)
+        self._uids.pop(sandbox, None)
+
     def replace(self, listed: Mapping[str, str]) -> None:
         """The runtime's whole list: uids by sandbox."""
         self._stopped &= listed.keys()

@@ -14,7 +14,7 @@ from driver.nri import dues, pins
 from driver.nri.container import CREATION, GRACE, Container, Stage
 from driver.nri.pins import RefusedContainerError, desired
 from driver.nri.pods import Pods
-from driver.nri.sight import Pin, Sight, Update
+from driver.nri.sight import Pin, Sight, Update, fitting
 from driver.protos import nri_pb2 as nri
 
 log = logging.getLogger(__name__)
@@ -133,6 +133,11 @@ class Registry:
         """A pod's sandbox has stopped."""
         with self._lock:
             self._pods.stop(sandbox)
+
+    def remove_pod(self, sandbox: str) -> None:
+        """A pod's sandbox is forgotten."""
+        with self._lock:
+            self._pods.remove(sandbox)
 
     def synchronize(
         self, sights: Iterable[Sight], pods: Mapping[str, str], masks: Masks, *, afresh: bool
@@ -313,10 +318,10 @@ class Registry:
         snapshot: Snapshot,
         how: Callable[..., Container] = Container.tell,
     ) -> list[Update]:
-        told = [(each, desired(each, snapshot)) for each in containers]
-        for container, pin in told:
-            self._keep(how(container, pin=pin, now=self._clock()))
-        return [Update(container.id, pin) for container, pin in told if pin.cpus]
+        told = list(fitting(Update(each.id, desired(each, snapshot)) for each in containers))
+        for update in told:
+            self._keep(how(self._containers[update.container], pin=update.pin, now=self._clock()))
+        return [each for each in told if each.pin.cpus]
 
 
 def _by_seniority(sights: Iterable[Sight], snapshot: Snapshot) -> list[Sight]:

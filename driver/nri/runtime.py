@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from driver.conditions import Conditions
 from driver.ledger.entry import Owner, Snapshot
 from driver.names import DRIVER
 from driver.nri.listing import ReadMask
+from driver.nri.mux import WireError
 from driver.nri.plugin import Plugin
 from driver.nri.reconcile import Reconciler
 from driver.nri.registry import Registry
@@ -120,9 +123,7 @@ class NRIRuntime:
         updates = self._registry.tell_due()
         request = nri.UpdateContainersRequest(update=[each.message(ignore_failure=False) for each in updates])
         try:
-            reply = nri.UpdateContainersResponse.FromString(
-                connection.call("UpdateContainers", request, DIRECT_TIMEOUT)
-            )
+            reply = _reply(connection.call("UpdateContainers", request, DIRECT_TIMEOUT))
         except (OSError, CpusatError):
             self._reconciler.relist(RELIST_AFTER)
             raise
@@ -142,7 +143,7 @@ class NRIRuntime:
 
     def _serve(self) -> None:
         plugin = Plugin(self._registry, self._kernel, self._manager, self._reconciler.wake, self._reconciler.hurry)
-        with session(self._path, DRIVER, INDEX, plugin, self._stopping) as connection:
+        with session(self._path, DRIVER, INDEX, plugin, self._stopping, self._judge) as connection:
             end = time.monotonic() + TURN
             while not (plugin.listing.done.wait(0.1) or connection.ended.is_set() or self._stopping.is_set()):
                 self._judge()
@@ -177,3 +178,10 @@ class NRIRuntime:
                 f"the container runtime's NRI at {self._path} does not answer ({self._why}); "
                 "check that it runs and that NRI is enabled in its configuration",
             )
+
+
+def _reply(payload: bytes) -> nri.UpdateContainersResponse:
+    try:
+        return nri.UpdateContainersResponse.FromString(payload)
+    except DecodeError as error:
+        raise WireError(f"the runtime's reply cannot be read: {error}") from None

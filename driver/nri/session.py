@@ -37,9 +37,23 @@ One that is closed at once loses updates."""
 GLANCE = 0.02
 
 
+def _nothing() -> None:
+    pass
+
+
 @contextmanager
-def session(path: Path, name: str, index: str, answer: Answer, stopping: threading.Event) -> Iterator[Connection]:
-    """A connection that is registered. Raises ``OSError``, ``TimeoutError`` or ``CallError``."""
+def session(
+    path: Path,
+    name: str,
+    index: str,
+    answer: Answer,
+    stopping: threading.Event,
+    meanwhile: Callable[[], None] = _nothing,
+) -> Iterator[Connection]:
+    """A connection that is registered. ``meanwhile`` is called again and again until it is.
+
+    Raises ``OSError``, ``TimeoutError`` or ``CallError``.
+    """
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.settimeout(PATIENCE)
@@ -49,19 +63,22 @@ def session(path: Path, name: str, index: str, answer: Answer, stopping: threadi
         raise
     connection = Connection(sock, answer)
     try:
-        _register(connection, name, index, stopping)
+        _register(connection, name, index, stopping, meanwhile)
         yield connection
     finally:
         connection.close()
 
 
-def _register(connection: Connection, name: str, index: str, stopping: threading.Event) -> None:
+def _register(
+    connection: Connection, name: str, index: str, stopping: threading.Event, meanwhile: Callable[[], None]
+) -> None:
     reply = connection.begin("RegisterPlugin", nri.RegisterPluginRequest(plugin_name=name, plugin_idx=index))
     end = time.monotonic() + TURN
     while not stopping.is_set() and time.monotonic() < end:
         if wait([reply], GLANCE).done:
             reply.result()
             return
+        meanwhile()
     raise TimeoutError("the driver stops" if stopping.is_set() else f"not registered within {TURN:.0f} s")
 
 

@@ -1,12 +1,20 @@
 """Containers as the runtime shows them, and masks as it is told: between NRI's messages and our values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 from driver.ledger.entry import Owner
 from driver.names import VARIABLE
 from driver.protos import nri_pb2 as nri
 from models import format_cpuset, parse_cpuset
+
+MOST_VARIABLES = 256
+"""Variables that are kept of one container. A pod names a few dozen claims at most; who has more is refused."""
+
+ROOM = 3 << 20
+"""Bytes of updates in one message. The runtime reads no more than 4 MiB."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +26,7 @@ class Pin:
 
     def into(self, resources: nri.LinuxResources) -> None:
         """Write it as resources."""
-        resources.cpu.cpus, resources.cpu.mems = format_cpuset(self.cpus), format_cpuset(self.mems)
+        resources.cpu.cpus, resources.cpu.mems = _text(self.cpus), _text(self.mems)
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,16 @@ class Update:
         update = nri.ContainerUpdate(container_id=self.container, ignore_failure=ignore_failure)
         self.pin.into(update.linux.resources)
         return update
+
+
+def fitting(updates: Iterable[Update]) -> Iterator[Update]:
+    """As many as one message holds. The others are told another time."""
+    room = ROOM
+    for update in updates:
+        size = update.message().ByteSize()
+        if size <= room:
+            room -= size
+            yield update
 
 
 @dataclass(frozen=True)
@@ -80,9 +98,10 @@ class Sight:
 
 
 def variables(environment: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """All that name claims. A key may be there twice: the pod's own stands before that of CDI."""
-    named = (each.partition("=") for each in environment if each.startswith(VARIABLE))
-    return tuple((key, value) for key, _, value in named)
+    """All that name claims, or one more than may. A key may be there twice: the pod's own stands before CDI's."""
+    named = dict.fromkeys(each for each in environment if each.startswith(VARIABLE))
+    pairs = (each.partition("=") for each in islice(named, MOST_VARIABLES + 1))
+    return tuple((key, value) for key, _, value in pairs)
 
 
 def cpus_of(resources: nri.LinuxResources) -> frozenset[int] | None:
@@ -91,3 +110,9 @@ def cpus_of(resources: nri.LinuxResources) -> frozenset[int] | None:
         return parse_cpuset(resources.cpu.cpus) or None
     except ValueError:
         return None
+
+
+@lru_cache(maxsize=256)
+def _text(cpus: frozenset[int]) -> str:
+    """Thousands of containers are told the same pool."""
+    return format_cpuset(cpus)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from struct import Struct
+from weakref import WeakValueDictionary
 
 from google.protobuf.message import DecodeError, Message
 
@@ -78,7 +79,8 @@ class Connection:
         self._inboxes = {PLUGIN: Inbox(), RUNTIME: Inbox()}
         self._lock = threading.Lock()
         self._stream = -1
-        self._waiting: dict[int, Future[bytes]] = {}
+        self._waiting = WeakValueDictionary[int, Future[bytes]]()
+        """Calls by stream, as long as anybody waits for the reply."""
         self.ended, self.why = threading.Event(), ""
         self._reader = threading.Thread(target=self._run, name="nri-reader", daemon=True)
         self._reader.start()
@@ -95,8 +97,9 @@ class Connection:
             if self.ended.is_set():
                 raise ConnectionError(self.why)
             self._stream += 2
+            call = _packed(self._stream, REQUEST, request)
             self._waiting[self._stream] = reply
-            self._mux.send(RUNTIME, _packed(self._stream, REQUEST, request))
+            self._mux.send(RUNTIME, call)
         return reply
 
     def close(self) -> None:
@@ -121,8 +124,9 @@ class Connection:
     def _end(self) -> None:
         with self._lock:
             self.ended.set()
-            waiting, self._waiting = self._waiting, {}
-        for reply in waiting.values():
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for reply in waiting:
             reply.set_exception(ConnectionError(self.why))
 
     def _receive(self) -> None:

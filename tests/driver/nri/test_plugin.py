@@ -5,10 +5,14 @@ import threading
 
 import pytest
 
-from driver.nri import listing
+from driver.nri import listing, sight
+from driver.nri.pods import Pods
+from driver.nri.registry import Registry
 from driver.nri.traits import read_version
+from driver.nri.ttrpc import CallError
 from driver.protos import nri_pb2 as nri
 from models import format_cpuset
+from tests.driver.nri.book import Book
 from tests.driver.nri.conftest import WAIT, eventually
 from tests.driver.nri.fake_runtime import NotCreated
 from tests.driver.nri.wire import PluginError
@@ -52,8 +56,59 @@ def test_a_list_without_end_is_given_up(scenes, monkeypatch):
         scene.fake.create(f"pod-{number}", "shared")
     scene.driver = scene.make()
     scene.driver.start()
-    eventually(lambda: any("more than 10 pods or containers" in fault for fault in scene.fake.faults))
+    eventually(lambda: any("more than 10 pods and containers" in fault for fault in scene.fake.faults))
     assert not scene.driver.wait(0.1)
+
+
+def test_what_comes_after_a_list_was_given_up_is_neither_kept_nor_taken_for_a_list(monkeypatch):
+    monkeypatch.setattr(listing, "MOST", 10)
+    registry = Registry(lambda: Book().snapshot, lambda *_: None)
+    asked = listing.Listing(registry, lambda _: None, afresh=True)
+    containers = [nri.Container(id=str(n), state=nri.CONTAINER_RUNNING) for n in range(6)]
+    part = nri.SynchronizeRequest(containers=containers, more=True).SerializeToString()
+    assert asked.take(part).more
+    for _ in range(3):
+        with pytest.raises(CallError, match="more than 10"):
+            asked.take(part)
+        assert asked._sights == []
+    with pytest.raises(CallError, match="more than 10"):
+        asked.take(nri.SynchronizeRequest(containers=containers[:1]).SerializeToString())
+    assert not registry.synchronized
+
+
+def test_more_variables_than_a_pod_has_claims_are_refused_and_not_kept(scenes):
+    scene = scenes().connect()
+    scene.hold("u", [4, 5])
+    flood = [f"DRA_CPUSET_{number:06d}=1" for number in range(20_000)]
+    with pytest.raises(NotCreated, match="more than 256 claims"):
+        scene.fake.create("pod-a", "main", ["DRA_CPUSET_u=4-5", *flood])
+    kept = sight.variables(["DRA_CPUSET_u=4-5"] * 20_000)
+    assert kept == (("DRA_CPUSET_u", "4-5"),)
+    assert len(sight.variables(flood)) == sight.MOST_VARIABLES + 1
+
+
+def test_changes_that_no_message_holds_come_in_several(scenes, monkeypatch):
+    monkeypatch.setattr(sight, "ROOM", 200)
+    scene = scenes()
+    made = [scene.fake.create(f"pod-{number}", "shared") for number in range(30)]
+    scene.connect()
+    scene.settle()
+    assert {each.kernel for each in made} == {scene.pool()}
+    scene.hold("u", [4, 5])
+    scene.settle()
+    assert scene.fake.create("pod-a", "main", ["DRA_CPUSET_u=4-5"]).kernel == {4, 5}
+    assert {each.kernel for each in made} == {scene.pool()}
+
+
+def test_sandboxes_that_are_gone_are_forgotten():
+    pods = Pods()
+    for number in range(100):
+        pods.run(f"s{number}", "pod")
+        pods.stop(f"s{number}")
+        pods.remove(f"s{number}")
+    assert "pod" not in pods
+    assert not pods._stopped
+    assert not pods._uids
 
 
 def test_a_container_without_a_pod_or_a_name_gets_the_pool(scenes):

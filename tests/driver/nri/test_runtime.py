@@ -345,6 +345,21 @@ def test_newer_runtimes_are_told_directly_and_older_ones_never(scenes):
     assert newer.extra <= 1, "one more look at the list after connecting, no more"
 
 
+def test_a_reply_that_cannot_be_read_is_not_taken_for_done_and_the_list_is_asked_for(scenes, monkeypatch, caplog):
+    scene = scenes(nri_version="0.12.1").connect()
+    shared = scene.fake.create("pod-x", "shared")
+    scene.settle()
+    nonsense = nri.ContainerUpdate(container_id="x")
+    monkeypatch.setattr(scene.fake, "unsolicited", lambda _: nonsense)
+    connections = scene.fake.connections
+    scene.hold(UID, [4, 5])
+    scene.settle()
+    assert shared.kernel == scene.pool()
+    assert scene.fake.connections > connections
+    assert "cannot be read" in caplog.text
+    assert "defect" not in caplog.text
+
+
 FREEZING = {"called": ("containerd", "2.1.9")}
 
 

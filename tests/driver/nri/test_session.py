@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from driver.nri import mux, session
+from driver.nri import mux, runtime, session
 from driver.nri.registry import Registry
 from driver.nri.session import relay
 from driver.protos import nri_pb2 as nri
@@ -79,12 +79,12 @@ def test_a_registration_that_is_not_answered_is_given_up_after_its_turn(silent, 
 
 @pytest.mark.parametrize("registers", [True, False])
 def test_the_driver_stops_at_once_whatever_the_runtime_owes_it(scenes, silent, registers):
-    runtime = silent(registers=registers)
+    deaf = silent(registers=registers)
     scene = scenes()
-    scene.fake.path, path = runtime.path, scene.fake.path
+    scene.fake.path, path = deaf.path, scene.fake.path
     scene.driver = scene.make()
     scene.driver.start()
-    eventually(lambda: runtime.ends)
+    eventually(lambda: deaf.ends)
     done = threading.Event()
     threading.Thread(target=lambda: (scene.driver.stop(), done.set()), daemon=True).start()
     assert done.wait(WAIT / 3)
@@ -93,15 +93,26 @@ def test_the_driver_stops_at_once_whatever_the_runtime_owes_it(scenes, silent, r
 
 def test_a_runtime_that_talks_nonsense_is_left_and_tried_again(scenes, silent, monkeypatch):
     monkeypatch.setattr(mux, "PATIENCE", 0.3)
-    runtime = silent()
+    babbler = silent()
     scene = scenes()
-    scene.fake.path, path = runtime.path, scene.fake.path
+    scene.fake.path, path = babbler.path, scene.fake.path
     scene.driver = scene.make()
     scene.driver.start()
     for count in (1, 2):
-        eventually(lambda count=count: len(runtime.ends) >= count)
-        runtime.ends[count - 1].raw(b"\xff" * 64)
-    eventually(lambda: len(runtime.ends) >= 3)
+        eventually(lambda count=count: len(babbler.ends) >= count)
+        babbler.ends[count - 1].raw(b"\xff" * 64)
+    eventually(lambda: len(babbler.ends) >= 3)
+    scene.disconnect()
+    scene.fake.path = path
+
+
+def test_a_runtime_that_lets_nobody_in_is_away(scenes, silent, monkeypatch):
+    monkeypatch.setattr(runtime, "AWAY_AFTER", 0.1)
+    scene = scenes()
+    scene.fake.path, path = silent(registers=False).path, scene.fake.path
+    scene.driver = scene.make()
+    scene.driver.start()
+    eventually(lambda: "NRIAway" in scene.conditions.current())
     scene.disconnect()
     scene.fake.path = path
 

@@ -1,5 +1,6 @@
 """The mux and ttrpc against a peer that does as it likes."""
 
+import gc
 import socket
 import struct
 import threading
@@ -168,6 +169,30 @@ def test_a_peer_that_does_not_read_ends_the_connection(pair, quick):
     request = Request(service="s", method="m").SerializeToString()
     theirs.sendall(frame(1, message(1, 1, request)))
     assert connection.ended.wait(20)
+
+
+def test_a_call_that_could_not_be_sent_whole_ends_the_connection(pair, quick):
+    ours, _theirs = pair
+    connection = Connection(ours, echo)
+    with pytest.raises(OSError, match="timed out"):
+        connection.call("Any", nri.ConfigureRequest(config="x" * 4_000_000), 10)
+    assert connection.ended.wait(20)
+    with pytest.raises(OSError, match="ended"):
+        connection.call("RegisterPlugin", REGISTER, 1)
+
+
+def test_calls_that_nobody_waits_for_any_more_are_forgotten(pair):
+    ours, theirs = pair
+    connection = Connection(ours, echo)
+    for _ in range(50):
+        with pytest.raises(TimeoutError):
+            connection.call("RegisterPlugin", REGISTER, 0.001)
+    with pytest.raises(mux.WireError, match="longer than"):
+        connection.call("Any", nri.ConfigureRequest(config="x" * 5_000_000), 1)
+    gc.collect()
+    assert not connection._waiting
+    theirs.sendall(frame(2, message(1, 2, Response().SerializeToString())))
+    connection.close()
 
 
 def test_frames_of_other_connections_and_replies_to_nobody_are_dropped(pair):
