@@ -18,11 +18,13 @@ def write_whole(path: Path, content: bytes, sync: Sync = os.fsync) -> None:
     stands, or perhaps the new one if it was the folder that could not be flushed.
 
     A new file under a temporary name takes the place of the old one (rename is atomic), and the folder that names
-    it is flushed too.
+    it is flushed too. What has the temporary name goes first: a link would lead the bytes elsewhere, and a pipe
+    would hold us up for ever.
     """
     new = temporary(path)
+    new.unlink(missing_ok=True)
     try:
-        with new.open("wb") as stream:
+        with new.open("xb") as stream:
             stream.write(content)
             stream.flush()
             sync(stream.fileno())

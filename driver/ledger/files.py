@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -132,9 +133,8 @@ class Files:
             raise BadInputError(reason, file=str(self.folder)) from None
 
     def _set_aside(self, path: Path, reason: str) -> Aside:
-        names = (path.name, *(f"{path.name}.{n}" for n in range(1, 1000)))
-        free = (self.quarantine / name for name in names)
-        target = next(place for place in free if not place.exists())
+        names = chain([path.name], (f"{path.name}.{n}" for n in count(1)))
+        target = next(place for name in names if not (place := self.quarantine / name).exists())
         try:
             move(path, target, self._sync)
         except OSError as error:

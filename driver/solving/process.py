@@ -5,6 +5,9 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from driver.solving.messages import MAX_BYTES, READY, Question, Reply
@@ -52,10 +55,11 @@ class WorkerProcess:
         Raises ``OSError`` or ``EOFError`` if the process ends (``BlockingIOError`` if it stops half way),
         ``ValidationError`` if it talks nonsense.
         """
-        self._connection.send_bytes(question.model_dump_json().encode())
-        if not self._connection.poll(timeout):
-            return None
-        return Reply.model_validate_json(self._connection.recv_bytes(MAX_BYTES))
+        with self._ended_after(timeout + STUCK):
+            self._connection.send_bytes(question.model_dump_json().encode())
+            if not self._connection.poll(timeout):
+                return None
+            return Reply.model_validate_json(self._connection.recv_bytes(MAX_BYTES))
 
     def kill(self) -> None:
         """End it at once, stopped or not."""
@@ -69,6 +73,16 @@ class WorkerProcess:
         """Give the socket back."""
         self._connection.close()
         self._socket.close()
+
+    @contextmanager
+    def _ended_after(self, seconds: float) -> Iterator[None]:
+        """Kill the process if what is done meanwhile takes longer: a message can come in drops, each in time."""
+        timer = threading.Timer(seconds, self.kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _limit(self, seconds: float) -> None:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):

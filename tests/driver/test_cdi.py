@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from driver.cdi import CDI
+from driver.durable import temporary
 from driver.ledger.entry import Entry
 from driver.names import cdi_file
 from models import parse_cpuset
@@ -69,6 +70,22 @@ def test_a_link_or_a_pipe_in_the_files_place_is_replaced(cdi: CDI, tmp_path: Pat
     cdi.write(ENTRY)
     assert cdi.stands(ENTRY)
     assert (tmp_path / "other").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_has_the_temporary_name_is_neither_written_to_nor_waited_for(
+    cdi: CDI, tmp_path: Path, kind: str
+) -> None:
+    other, name = tmp_path / "other", temporary(cdi.folder / FILE)
+    other.write_text("precious")
+    if kind == "link":
+        name.symlink_to(other)
+    else:
+        os.mkfifo(name)
+    cdi.write(ENTRY)
+    assert cdi.stands(ENTRY)
+    assert other.read_text() == "precious"
+    assert not name.exists()
 
 
 def test_the_folder_is_made_again_when_a_reboot_has_emptied_run(cdi: CDI) -> None:

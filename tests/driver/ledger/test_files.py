@@ -138,6 +138,13 @@ def test_files_of_one_name_do_not_replace_each_other_in_quarantine(folder: Path)
     assert {each.uid for each in found} == {UID}
 
 
+def test_a_quarantine_that_nobody_looks_after_takes_any_number_of_files(folder: Path) -> None:
+    for number in range(1100):
+        put(folder / "quarantine", f"{UID}.json{f'.{number}' if number else ''}", "{}")
+    put(folder, f"{UID}.json", '{"cpuset": "3"')
+    assert folder / f"quarantine/{UID}.json.1100" in {each.file for each in Files(folder).read().aside}
+
+
 def test_of_two_claims_with_the_same_cpu_the_older_file_counts(folder: Path) -> None:
     files = Files(folder)
     files.write(ENTRY.model_copy(update={"uid": "b", "cpuset": frozenset({1, 2})}))

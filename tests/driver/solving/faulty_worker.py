@@ -1,7 +1,9 @@
 """The solver's process with a fault, which the environment names."""
 
 import os
+import struct
 import sys
+import time
 
 from driver.solving import worker
 from driver.solving.messages import Reply
@@ -40,8 +42,17 @@ def _quit(prepared, question):
     os._exit(3)
 
 
+def _drip(prepared, question):
+    """A long answer, byte by byte."""
+    descriptor = int(sys.argv[2])
+    os.write(descriptor, struct.pack("!i", 2**20))
+    while True:
+        os.write(descriptor, b" ")
+        time.sleep(0.1)
+
+
 _honest = worker.answer
-FAULTS = {"lie": _lie, "eat": _eat, "babble": _babble, "confess": _confess, "quit": _quit}
+FAULTS = {"lie": _lie, "eat": _eat, "babble": _babble, "confess": _confess, "quit": _quit, "drip": _drip}
 
 if __name__ == "__main__":
     fault = os.environ["FAULT"]

@@ -148,6 +148,13 @@ def test_what_a_faulty_process_does_ends_in_greedys_answer(faulty, fault, why):
     assert recorder.fallbacks == {why: 1}
 
 
+def test_an_answer_that_comes_in_drops_is_not_waited_for(faulty):
+    faulty("drip")
+    with ready(time_limit=0.5) as (solver, recorder):
+        assert solver.solve([Request(cpus=6)], FREE).engine == "greedy"
+    assert recorder.fallbacks == {"crash": 1}
+
+
 def test_a_process_that_never_gets_ready_leaves_greedy_at_work(faulty):
     faulty("never ready")
     with running() as (solver, recorder):
