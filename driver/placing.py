@@ -101,13 +101,15 @@ class Placer:
 def _offered(snapshot: Snapshot, given: frozenset[int]) -> frozenset[int]:
     """Free CPUs that the solver may choose from.
 
-    Isolated CPUs are not shared anyway. Where some are free, those CPUs that must stay shared are kept from the
-    solver, which cannot know that it should take isolated ones instead.
+    Isolated CPUs are not shared anyway. Where there are some, those CPUs that must stay shared are kept from the
+    solver, which cannot know that it should take isolated ones instead: the ones that are not published, and
+    others where claims have named those.
     """
     free, node = snapshot.free - given, snapshot.node
-    if not free & node.isolated:
+    if not node.allocatable & node.isolated:
         return free
-    return free - frozenset(sorted(free - node.isolated)[: node.min_shared])
+    sharable = sorted(free - node.isolated, key=lambda cpu: (cpu not in node.kept, cpu))
+    return free - frozenset(sharable[: node.min_shared])
 
 
 def _answer(solver: Solver, requests: Sequence[Request], free: frozenset[int]) -> Result:

@@ -146,13 +146,13 @@ class Driver:
         return unwritable([self.folders.ledger, self.cdi.folder])
 
     def _devices(self, ledger: Ledger) -> DeviceMap:
-        """The devices; single CPUs keep the names under which live claims know them."""
+        """The devices; single CPUs keep the names under which live claims know them, published now or not."""
         file = self.folders.plugin / "devices.json"
         former = former_names(file, keep=bool(ledger.snapshot.entries))
         devices = devices_of(self.config, self.host.topology, self.host.cpus, former)
         single = self.config.cpu_device_mode == "individual"
         names = {each.name: min(each.cpus) for each in devices} if single else {}
-        self._owed.append(lambda: keep_names(file, names))
+        self._owed.append(lambda: keep_names(file, former | names))
         self.watch.look()
         self._run(self.watch)
         return devices

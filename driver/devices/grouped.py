@@ -1,6 +1,6 @@
 """Devices with capacity: one per NUMA node, per socket, or for the machine."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 
 from driver.devices.attributes import Machine
 from driver.devices.device import PREFIX, Capacity, Device
@@ -9,12 +9,10 @@ from models import CPU
 
 def grouped(machine: Machine, group_by: str, *, whole_cores: bool) -> Iterator[Device]:
     """Groups that have something to give. ``whole_cores``: it is the node's rule to give only those."""
-    groups = _groups(machine, group_by)
-    capacities = {name: _capacity(machine, cpus, whole_cores) for name, cpus in groups.items()}
-    for name, capacity in _less_shared(machine, capacities).items():
-        if capacity.value:
-            numbers = frozenset(cpu.cpu for cpu in groups[name])
-            yield Device(name, numbers, machine.of_group(groups[name], group_by), capacity)
+    for name, cpus in _groups(machine, group_by).items():
+        if capacity := _capacity(machine, cpus, whole_cores):
+            numbers = frozenset(cpu.cpu for cpu in cpus)
+            yield Device(name, numbers, machine.of_group(cpus, group_by), capacity)
 
 
 def _groups(machine: Machine, group_by: str) -> dict[str, list[CPU]]:
@@ -34,13 +32,26 @@ def _name(cpu: CPU, group_by: str) -> str:
     return PREFIX + names[group_by]
 
 
-def _capacity(machine: Machine, cpus: list[CPU], whole_cores: bool) -> Capacity:
-    """All CPUs of the group; where whole cores are the rule, those in whole ones, by the largest core."""
+def _capacity(machine: Machine, cpus: Iterable[CPU], whole_cores: bool) -> Capacity | None:
+    """The CPUs of a group but those that are kept; where whole cores are the rule, those in whole ones."""
+    given = [cpu for cpu in cpus if cpu.cpu not in machine.node.kept]
     if not whole_cores:
-        return Capacity(len(cpus))
-    sizes, mine = _core_sizes(machine.topology.cpus), _core_sizes(cpus)
-    whole = [size for core, size in mine.items() if size == sizes[core]]
-    return Capacity(sum(whole), max(whole, default=1))
+        return Capacity(len(given)) if given else None
+    sizes, mine = _core_sizes(machine.topology.cpus), _core_sizes(given)
+    return _of_cores([size for core, size in mine.items() if size == sizes[core]])
+
+
+def _of_cores(sizes: Collection[int]) -> Capacity | None:
+    """What whole cores of these sizes can always give, claim by claim, in steps of the largest.
+
+    Cores count if their size divides that of the larger ones that do. Of others, such as cores of SMT4 that have
+    lost a CPU, it cannot be told which amounts they make together.
+    """
+    counted: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        if not counted or counted[-1] % size == 0:
+            counted.append(size)
+    return Capacity(sum(counted), counted[0]) if counted else None
 
 
 def _core_sizes(cpus: Iterable[CPU]) -> dict[int, int]:
@@ -48,15 +59,3 @@ def _core_sizes(cpus: Iterable[CPU]) -> dict[int, int]:
     for cpu in cpus:
         sizes[cpu.core] = sizes.get(cpu.core, 0) + 1
     return sizes
-
-
-def _less_shared(machine: Machine, capacities: Mapping[str, Capacity]) -> dict[str, Capacity]:
-    """Publish so many CPUs less as must stay shared, always of the device that has most to give."""
-    found = dict(capacities)
-    shared = machine.node.min_shared
-    while shared > 0 and any(capacity.value for capacity in found.values()):
-        name = max(found, key=lambda name: found[name].value)
-        most = found[name]
-        found[name] = Capacity(max(0, most.value - most.step), most.step)
-        shared -= most.step
-    return found

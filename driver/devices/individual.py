@@ -11,9 +11,9 @@ _NAME = re.compile(rf"{PREFIX}(\d{{3,6}})", re.ASCII)
 
 
 def individual(machine: Machine, former: Mapping[str, int]) -> Iterator[Device]:
-    """The CPUs that may be allocated, less those that must stay shared, by ``names_of``."""
-    by_number = {cpu.cpu: cpu for cpu in machine.topology.cpus}
-    names = names_of(_published(machine), former)
+    """The CPUs that may be allocated, by ``names_of``. Those that stay shared have names too, unused."""
+    by_number = {cpu.cpu: cpu for cpu in machine.topology.cpus if cpu.cpu not in machine.node.kept}
+    names = {name: cpu for name, cpu in names_of(_in_order(machine), former).items() if cpu in by_number}
     for name, number in sorted(names.items(), key=lambda named: (len(named[0]), named[0])):
         yield Device(name, frozenset({number}), machine.of_cpu(by_number[number]))
 
@@ -29,20 +29,13 @@ def names_of(order: Sequence[int], former: Mapping[str, int]) -> dict[str, int]:
     return names | {f"{PREFIX}{next_index + i:03d}": cpu for i, cpu in enumerate(added)}
 
 
-def _published(machine: Machine) -> list[int]:
-    """Siblings side by side, as dra-driver-cpu orders them: cores by their first CPU that is not reserved.
-
-    The last ones that can be shared stay so, if some must; CPUs isolated by the kernel are never shared.
-    """
-    node = machine.node
+def _in_order(machine: Machine) -> list[int]:
+    """Siblings side by side, as dra-driver-cpu orders them: cores by their first CPU that is not reserved."""
     cores: dict[int, list[int]] = {}
     for cpu in sorted(machine.topology.cpus, key=_number):
-        if cpu.cpu in node.allocatable:
+        if cpu.cpu in machine.node.allocatable:
             cores.setdefault(cpu.core, []).append(cpu.cpu)
-    order = [cpu for siblings in cores.values() for cpu in siblings]
-    sharable = [cpu for cpu in order if cpu not in node.isolated]
-    shared = set(sharable[max(0, len(sharable) - node.min_shared) :])
-    return [cpu for cpu in order if cpu not in shared]
+    return [cpu for siblings in cores.values() for cpu in siblings]
 
 
 def _number(cpu: CPU) -> int:

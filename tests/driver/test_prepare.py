@@ -1,3 +1,4 @@
+import random
 import subprocess
 import sys
 import threading
@@ -228,6 +229,33 @@ def test_isolated_cpus_are_given_where_the_others_have_to_stay_shared(tmp_path: 
     assert bench.prepare(bench.claim("a", 4)) == parse_cpuset("4-7")
     assert len(bench.prepare(bench.claim("b", 3))) == 3
     assert len(bench.ledger.snapshot.pool) == 1
+
+
+@pytest.mark.parametrize(
+    ("isolated", "settings"),
+    [
+        ("", {}),
+        ("24-31", {"groupBy": "numanode"}),
+        ("0-7,16-23", {"groupBy": "numanode", "reservedCPUs": "0", "minSharedCPUs": 3}),
+        ("4-7,20-23", {"groupBy": "socket", "fullCores": True, "minSharedCPUs": 2}),
+        ("9-15,25-31", {"groupBy": "socket", "minSharedCPUs": 5}),
+        ("3,8", {"groupBy": "machine", "fullCores": True, "minSharedCPUs": 3}),
+    ],
+    ids=str,
+)
+def test_all_that_is_published_can_be_given_claim_by_claim(
+    tmp_path: Path, isolated: str, settings: dict[str, Any]
+) -> None:
+    bench = Bench(tmp_path, isolated=parse_cpuset(isolated), **settings)
+    left = {each.name: each.capacity for each in bench.devices if each.capacity}
+    claims = [
+        (name, capacity.step) for name, capacity in left.items() for _ in range(capacity.value // capacity.step)
+    ]
+    random.Random(1).shuffle(claims)
+    for number, (device, cpus) in enumerate(claims):
+        bench.prepare(bench.claim(f"c{number}", cpus, device=device))
+    assert len(bench.ledger.snapshot.node.spare(bench.ledger.snapshot.held)) >= bench.node.min_shared
+    bench.check()
 
 
 def test_notes_of_a_wish_are_told(tmp_path: Path) -> None:

@@ -203,3 +203,21 @@ def test_while_claims_of_another_driver_cannot_be_taken_over_nothing_new_is_prep
         world.driver.watch.look()
         assert taken_over.uid in world.driver.ledger.snapshot.entries
         assert not world.prepare(world.claim(4)) & taken_over.cpuset
+
+
+def test_a_single_cpu_has_its_name_again_after_it_was_reserved_while_a_claim_held_it(short_path: Path) -> None:
+    """Else the scheduler would take it for another, and promise it again."""
+    world = World(short_path, MACHINE, solverTimeLimit=0, cpuDeviceMode="individual", reservedCPUs="0")
+    names = short_path / "k/plugins/dra.cpu/devices.json"
+    with world.running():
+        before = json.loads(names.read_text())
+        ref = world.claim(1, device="cpudev030")
+        (cpu,) = world.prepare(ref)
+        for reserved in (f"{cpu}", "1"):
+            world.go_down()
+            world.settings["reservedCPUs"] = reserved
+            world.come_up()
+        after = json.loads(names.read_text())
+    assert before["cpudev030"] == cpu
+    assert {name: after[name] for name in before} == before
+    assert after == {**before, "cpudev031": 0}

@@ -43,3 +43,9 @@ def with_roots(topology: Topology, roots: int) -> Topology:
     """With as many network devices near CPU 0, each below a PCIe root of its own, and one that says not where."""
     near = [PCIDevice(name=f"eth{i}", pci_root=f"pci{i:04x}:00", local_cpus=frozenset({0})) for i in range(roots)]
     return topology.model_copy(update={"devices": (*near, PCIDevice(name="lost", pci_root="ffff:00"))})
+
+
+def without(topology: Topology, cpus: str) -> Topology:
+    """With these CPUs offline."""
+    gone = parse_cpuset(cpus)
+    return topology.model_copy(update={"cpus": tuple(cpu for cpu in topology.cpus if cpu.cpu not in gone)})

@@ -6,7 +6,7 @@ import pytest
 
 from driver.devices.device import Capacity
 from models import Topology
-from tests.driver.devices.nodes import devices, with_roots
+from tests.driver.devices.nodes import devices, with_roots, without
 from topologies import catalog, synthetic
 
 TWO_SOCKETS = synthetic.build("socket:2 numa:2 core:2 cpu:2")
@@ -96,13 +96,25 @@ def test_whole_cores_of_several_sizes_are_taken_by_the_largest() -> None:
     }
 
 
+def test_cores_that_make_no_whole_steps_together_are_not_published() -> None:
+    machine = without(synthetic.build("core:4 cpu:4"), "1,2")
+    assert capacities(machine, fullCores=True) == {"cpudevnuma000": (8, 4)}
+    assert capacities(without(machine, "5-6"), fullCores=True) == {"cpudevnuma000": (12, 4)}
+
+
 @pytest.mark.parametrize(
     ("settings", "left"),
     [
         ({"groupBy": "machine", "min_shared": 1}, {"cpudevmachine": 15}),
         ({"groupBy": "machine", "min_shared": 3}, {"cpudevmachine": 13}),
         ({"groupBy": "socket", "min_shared": 1}, {"cpudevsocket000": 7, "cpudevsocket001": 8}),
-        ({"groupBy": "socket", "min_shared": 2}, {"cpudevsocket000": 7, "cpudevsocket001": 7}),
+        ({"groupBy": "socket", "min_shared": 2}, {"cpudevsocket000": 6, "cpudevsocket001": 8}),
+        ({"groupBy": "socket", "min_shared": 3}, {"cpudevsocket000": 5, "cpudevsocket001": 8}),
+        (
+            {"groupBy": "socket", "min_shared": 1, "isolated": "0-3,8-11"},
+            {"cpudevsocket000": 8, "cpudevsocket001": 7},
+        ),
+        ({"groupBy": "machine", "min_shared": 2, "isolated": "1-15"}, {}),
         ({"groupBy": "socket", "min_shared": 1, "fullCores": True}, {"cpudevsocket000": 6, "cpudevsocket001": 8}),
         ({"groupBy": "socket", "min_shared": 2, "fullCores": True}, {"cpudevsocket000": 6, "cpudevsocket001": 8}),
         ({"groupBy": "machine", "min_shared": 16}, {}),
@@ -110,7 +122,7 @@ def test_whole_cores_of_several_sizes_are_taken_by_the_largest() -> None:
     ],
     ids=str,
 )
-def test_cpus_that_stay_shared_are_taken_off_the_device_with_most_to_give(
+def test_cpus_that_stay_shared_are_taken_off_the_device_with_most_to_share(
     settings: dict[str, Any], left: dict[str, int]
 ) -> None:
     assert {name: value for name, (value, _) in capacities(TWO_SOCKETS, **settings).items()} == left

@@ -71,7 +71,16 @@ def test_the_last_cpus_stay_shared_but_not_those_that_the_kernel_isolates() -> N
     assert 7 not in numbers(devices(PAIRS, min_shared=1, **INDIVIDUAL)).values()
     left = numbers(devices(PAIRS, min_shared=1, isolated="2-3,6-7", **INDIVIDUAL))
     assert sorted(left.values()) == [0, 1, 2, 3, 4, 6, 7]
-    assert sorted(numbers(devices(PAIRS, min_shared=9, isolated="3", **INDIVIDUAL)).values()) == [3]
+
+
+def test_no_cpu_is_published_where_too_few_can_be_shared() -> None:
+    assert numbers(devices(PAIRS, min_shared=8, isolated="3", **INDIVIDUAL)) == {}
+
+
+def test_cpus_that_stay_shared_do_not_change_the_names_of_others() -> None:
+    all_names = numbers(devices(PAIRS, **INDIVIDUAL))
+    left = numbers(devices(PAIRS, min_shared=2, isolated="2-3,6-7", **INDIVIDUAL))
+    assert left == {name: cpu for name, cpu in all_names.items() if cpu not in (1, 5)}
 
 
 def test_names_stay_while_claims_live_whatever_is_reserved_since() -> None:
