@@ -11,13 +11,14 @@ from lightkube import Client, KubeConfig
 from lightkube.config.client_adapter import verify_cluster
 from lightkube.core.exceptions import ApiError, ConfigError, NotReadyError
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
-from yaml import YAMLError
 
 from driver.cluster.transport import TIMEOUT, WATCH, BoundedTransport, WatchEndedError
 from driver.errors import RefusedError
 from driver.names import DRIVER
 from driver.ports import Document
 from models import BadInputError
+from solver.cli.yaml_text import parse_yaml
+from topologies.readers.text import read_file
 
 PAGE = 20
 """Claims that are asked for at once. They are a few kB each, seldom a few hundred."""
@@ -34,7 +35,6 @@ Event = create_namespaced_resource("", "v1", "Event", "events")
 
 BAD_SETTINGS = (
     ConfigError,
-    YAMLError,
     OSError,
     ValueError,
     LookupError,
@@ -74,7 +74,7 @@ class Api:
         """With a kubeconfig file, else as the service account of our pod. Raises ``BadInputError``."""
         where = kubeconfig or "service account"
         try:
-            found = KubeConfig.from_file(Path(kubeconfig)) if kubeconfig else KubeConfig.from_service_account()
+            found = _read(Path(kubeconfig)) if kubeconfig else KubeConfig.from_service_account()
             config: Any = found.get()
             verify = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
             transport = BoundedTransport(verify)
@@ -144,6 +144,17 @@ class Api:
         """Create an event."""
         with _asking("creating an event"):
             self._client.create(Event(**document), namespace=namespace)
+
+
+def _read(kubeconfig: Path) -> KubeConfig:
+    """A kubeconfig file, read within bounds. Raises one of ``BAD_SETTINGS``."""
+    file = kubeconfig.expanduser()
+    if not file.is_file():
+        raise ConfigError("there is no such file")
+    try:
+        return KubeConfig.from_dict(parse_yaml(read_file(file)), fname=file)
+    except BadInputError as error:
+        raise ConfigError(str(BadInputError(error.reason, place=error.place))) from None
 
 
 def at(document: object, *path: str) -> Any:  # noqa: ANN401 - whatever the server said

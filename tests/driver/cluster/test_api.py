@@ -267,6 +267,8 @@ def test_only_a_server_with_the_right_certificate_is_trusted(tmp_path: Path) -> 
         "[]",
         "clusters: 7",
         "\x00",
+        "[" * 100_000,
+        "#" * (65 << 20),
         "clusters: []\ncontexts: []\nusers: []\n",
         "clusters: [{name: c, cluster: {server: 'https://x'}}]\ncurrent-context: c\n"
         "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: []\n",
