@@ -92,9 +92,10 @@ class Registry:
             self._keep(container)
 
     def started(self, sight: Sight) -> None:
-        """Its first process runs."""
+        """Its first process runs, or did: that one of short life has stopped may have been said before."""
         with self._lock:
-            self._keep(self._known(sight, Stage.RUNNING).reach_stage(Stage.RUNNING))
+            if sight.id in self._containers or sight.state != nri.CONTAINER_STOPPED:
+                self._keep(self._known(sight, Stage.RUNNING).reach_stage(Stage.RUNNING))
 
     def update(self, sight: Sight) -> Pin | None:
         """Somebody updates it: what it keeps. ``None`` if nothing is known of it."""
@@ -216,9 +217,9 @@ class Registry:
         """Kernel's masks, with the containers as they were before they were read."""
         with self._lock:
             for before, cpus in seen:
-                now = self._containers.get(before.id)
-                if now is not None and cpus is not None:
-                    self._keep(now.looked(cpus, before.version))
+                if (now := self._containers.get(before.id)) is not None:
+                    now = now.come_due(self._clock())
+                    self._keep(now if cpus is None else now.looked(cpus, before.version))
 
     def applied(self, updates: Iterable[Update], failed: Collection[str]) -> None:
         """The runtime says that it has applied what it was told out of the blue, but for some containers."""
@@ -272,7 +273,7 @@ class Registry:
         snapshot = self._snapshot()
         note = snapshot.node.online if sight.cpus is None else sight.cpus
         may = note if stage < Stage.RUNNING else snapshot.node.online
-        container = Container(sight, stage, may if mask is None else mask, seen=mask)
+        container = Container(sight, stage, may if mask is None else mask, seen=mask, told_at=self._clock())
         running = stage is Stage.RUNNING
         try:
             container = replace(container, claims=pins.claims_of(sight, snapshot, self._rival, found=running))

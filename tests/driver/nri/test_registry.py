@@ -208,6 +208,32 @@ def test_a_creation_that_came_to_nothing_is_forgotten_some_time(table):
     assert not table.registry.carries("u")
 
 
+@pytest.mark.parametrize("announced", [True, False])
+def test_one_that_vanishes_while_it_starts_is_not_in_the_way_for_ever(table, announced):
+    if announced:
+        table.registry.create(table.sight("x"), {})
+        table.registry.created(table.sight("x"))
+    table.registry.start(table.sight("x", cpus=ALL), {})
+    hold(table)
+    table.look("x", None)
+    assert table.due() == []
+    table.time += 31
+    table.look("x", None)
+    assert [each.id for each in table.due()] == ["x"]
+    table.registry.synchronize([], {}, {"x": None}, afresh=False)
+    table.run("a", uid="u", kernel=CLAIM)
+    assert [each.id for each in table.registry.known()] == ["a"]
+
+
+def test_the_word_that_one_runs_comes_too_late_when_it_has_stopped(table):
+    table.run("x", kernel=ALL)
+    table.registry.stop("x")
+    table.registry.started(table.sight("x", state=nri.CONTAINER_STOPPED))
+    assert table.registry.known() == []
+    table.registry.started(table.sight("y"))
+    assert [each.id for each in table.registry.known()] == ["y"]
+
+
 def test_nothing_is_told_to_one_in_creation_or_about_to_start(table):
     sight = table.sight("x")
     table.registry.create(sight, {})
