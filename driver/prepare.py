@@ -138,7 +138,7 @@ class Preparer:
         with _disk(ClaimRef(former.uid, former.namespace, former.name)):
             if entry != former:
                 self.ledger.update(entry)
-            if not self.ledger.is_written(entry.uid):
+            if not self.ledger.stands(entry.uid):
                 self.ledger.write(entry.uid)
             self.cdi.write(entry)
         return entry

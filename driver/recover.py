@@ -1,10 +1,15 @@
-"""What a start makes of what the last one left: claims get their CDI files again, unknown ones are taken over."""
+"""What becomes of files that others have left, removed or spoilt: at the start unknown claims are taken over; then
+and later claims get their files again.
+"""
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 
 from driver.cdi import CDI
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger
+from driver.ledger.locks import BusyError
 from models import format_cpuset
 
 log = logging.getLogger(__name__)
@@ -27,12 +32,34 @@ def recover(ledger: Ledger, cdi: CDI) -> None:
             _write(uid, ledger, cdi)
 
 
+def repair(ledger: Ledger, cdi: CDI, named: Callable[[str], bool]) -> None:
+    """Write again what somebody has removed or spoilt since, lest the next start know less than we do; and free
+    the CPUs of claims that are none of ours once their CDI files are gone.
+
+    ``named``: whether a container names the claim. What somebody works on just now is left to them. Raises
+    ``OSError`` if the CDI folder cannot be read.
+    """
+    for uid in list(ledger.snapshot.entries):
+        with suppress(BusyError), ledger.locks.of(uid, timeout=0):
+            _write(uid, ledger, cdi)
+    for uid in set(ledger.withheld()).difference(cdi.uids()):
+        with suppress(BusyError), ledger.locks.of(uid, timeout=0):
+            if not named(uid):
+                log.info("claim %s is gone, and its CPUs are free", uid)
+                ledger.forget(uid)
+
+
 def _write(uid: str, ledger: Ledger, cdi: CDI) -> None:
+    entry = ledger.snapshot.entries.get(uid)
+    if entry is None:
+        return
     try:
-        if entry := ledger.snapshot.entries.get(uid):
-            cdi.write(entry)
+        if not ledger.stands(uid):
+            log.info("claim %s: its file in the ledger is not as it should be, and is written again", uid)
+            ledger.write(uid)
+        cdi.write(entry)
     except OSError as error:
-        log.error("claim %s: its CDI file cannot be written: %s", uid, error)
+        log.error("claim %s: its files cannot be written: %s", uid, error)
 
 
 def _adopt(uid: str, ledger: Ledger, cdi: CDI) -> None:

@@ -37,7 +37,7 @@ from driver.nri.listing import ReadMask
 from driver.nri.runtime import NRIRuntime
 from driver.ports import ClaimRef, Document
 from driver.prepare import Preparer
-from driver.recover import recover
+from driver.recover import recover, repair
 from driver.solving.client import WorkerSolver
 from driver.watch import Check, Watch, reserved_offline, topology_changed, unwritable
 from models import BadInputError
@@ -76,6 +76,7 @@ class Driver:
         self._running: list[Part] = []
         self._unready: dict[Any, str] = {"Starting": "coming up"}
         self._owed: list[Callable[[], None]] = []
+        self._runtime: NRIRuntime | None = None
         self._waits = False
 
     def start(self) -> bool:
@@ -132,18 +133,24 @@ class Driver:
         yield "ReservedOffline", lambda: reserved_offline(self.config.reserved_cpus, online)
         yield "TopologyChanged", lambda: topology_changed(before, online, lambda: ledger.snapshot)
         yield "LedgerQuarantine", ledger.unsure
-        yield "FoldersUnwritable", self._folders
+        yield "FoldersUnwritable", lambda: self._folders(ledger)
 
-    def _folders(self) -> str | None:
+    def _folders(self, ledger: Ledger) -> str | None:
         """Why a folder cannot be used. What a start owes to one is done as soon as that is possible: until then
         nobody may be given CPUs, for they may be those of claims that are still to be taken over."""
-        while self._owed:
-            try:
+        try:
+            while self._owed:
                 self._owed[0]()
-            except OSError as error:
-                return f"{error.filename or self.cdi.folder}: {error.strerror or error}; mend or mount it"
-            self._owed.pop(0)
-        return unwritable([self.folders.ledger, self.cdi.folder])
+                self._owed.pop(0)
+            if why := unwritable([self.folders.ledger, self.cdi.folder]):
+                return why
+            repair(ledger, self.cdi, self._is_named)
+        except OSError as error:
+            return f"{error.filename or self.cdi.folder}: {error.strerror or error}; mend or mount it"
+        return None
+
+    def _is_named(self, uid: str) -> bool:
+        return self._runtime is None or self._runtime.names(uid)
 
     def _devices(self, ledger: Ledger) -> DeviceMap:
         """The devices; single CPUs keep the names under which live claims know them, published now or not."""
@@ -158,7 +165,7 @@ class Driver:
         return devices
 
     def _join_runtime(self, ledger: Ledger) -> NRIRuntime:
-        runtime = NRIRuntime(
+        self._runtime = runtime = NRIRuntime(
             self.config.nri_socket,
             lambda: ledger.snapshot,
             ledger.own,

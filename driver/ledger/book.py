@@ -112,9 +112,14 @@ class Ledger:
             self._owned.add(uid)
         self._wake.set()
 
-    def is_written(self, uid: str) -> bool:
-        """Whether the claim's file is known to say what memory does."""
-        return uid not in self._unwritten
+    def withheld(self) -> list[str]:
+        """Claims that are none of ours, and whose CPUs nobody is given (``withhold``)."""
+        return [name.removeprefix(_of_claim("")) for name in self._withheld if name.startswith(_of_claim(""))]
+
+    def stands(self, uid: str) -> bool:
+        """Whether the claim's file says what memory does. It is read: somebody may have removed it."""
+        entry = self.snapshot.entries.get(uid)
+        return entry is not None and uid not in self._unwritten and self._files.stands(entry)
 
     def write(self, uid: str) -> None:
         """Write the claim's entry. Raises ``OSError``; what its file says is then unknown."""
@@ -177,13 +182,13 @@ class Ledger:
         for uid in owned:
             with self.locks.of(uid):
                 try:
-                    if uid in self.snapshot.entries and not self.is_written(uid):
+                    if uid in self.snapshot.entries and uid in self._unwritten:
                         self.write(uid)
                 except OSError as error:
                     log.warning("claim %s: its owner could not be written: %s", uid, error)
                     return False
             with self._lock:
-                if self.is_written(uid):
+                if uid not in self._unwritten:
                     self._owned.discard(uid)
         return True
 

@@ -81,7 +81,14 @@ class Files:
 
     def write(self, entry: Entry) -> None:
         """Keep the entry."""
-        write_whole(self._path(entry.uid), entry.model_dump_json(indent=1).encode() + b"\n", self._sync)
+        write_whole(self._path(entry.uid), _content(entry), self._sync)
+
+    def stands(self, entry: Entry) -> bool:
+        """Whether the entry's file is there and says what it should."""
+        try:
+            return read_bounded(self._path(entry.uid), LARGEST) == _content(entry)
+        except (OSError, ValueError):
+            return False
 
     def remove(self, uid: str) -> None:
         """Forget the claim."""
@@ -141,6 +148,10 @@ class Files:
             log.error("%s cannot be moved to %s: %s", path, target, error.strerror)
             target = target if target.exists() else path
         return Aside(target, reason, *_legible(target))
+
+
+def _content(entry: Entry) -> bytes:
+    return entry.model_dump_json(indent=1).encode() + b"\n"
 
 
 def read_entry(path: Path) -> Entry:

@@ -16,8 +16,8 @@ CREATION = 120.0
 """Seconds from the runtime's question to the container's being listed. After that it has come to nothing."""
 
 STARTING = 30.0
-"""Seconds from the runtime's question whether a container may start to its word that it runs. After that it runs, or
-has failed, and the word of it is lost."""
+"""Seconds from the runtime's question whether a container may start to its word that it runs. After that it runs,
+or has failed, and the word of it is lost."""
 
 Way = Literal["answer", "direct"]
 """How the runtime is told apart from its order of events: in answer to an update of somebody else's, or out of the
@@ -136,7 +136,7 @@ class Container:
         return replace(self, stage=max(stage, self.stage))
 
     def come_due(self, now: float) -> Self:
-        """One that has been about to run for long is told what it gets like all that run: that shows what it is."""
+        """One that has been about to run for long is told what it gets, as those that run: that shows what it is."""
         overdue = self.stage is Stage.STARTING and now - self.told_at > STARTING
         return self.reach_stage(Stage.RUNNING) if overdue else self
 

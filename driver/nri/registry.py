@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from driver.ledger.entry import Entry, Owner, Snapshot
-from driver.names import VARIABLE
+from driver.names import VARIABLE, variable
 from driver.nri import dues, pins
 from driver.nri.container import CREATION, GRACE, Container, Stage
 from driver.nri.pins import RefusedContainerError, desired
@@ -203,6 +203,14 @@ class Registry:
         """Whether a container carries the claim. Before the first list any may."""
         with self._lock:
             return not self.synchronized or any(uid in each.claims for each in self._containers.values())
+
+    def names(self, uid: str) -> bool:
+        """Whether a container names the claim, rightly or not. Before the first list any may."""
+        key = variable(uid)
+        with self._lock:
+            return not self.synchronized or any(
+                key == name for each in self._containers.values() for name, _ in each.sight.variables
+            )
 
     # What the reconciler does
 

@@ -98,6 +98,11 @@ class NRIRuntime:
         """Whether a container that has not stopped carries the claim. Before the first list any may."""
         return self._registry.carries(uid)
 
+    def names(self, uid: str) -> bool:
+        """Whether a container that has not stopped names the claim, be it let in or not. Before the first list any
+        may."""
+        return self._registry.names(uid)
+
     def _is_settled(self) -> bool:
         if not self._here.is_set():
             return False

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from driver.ledger.entry import Entry
 from driver.ledger.files import Files
 from driver.names import cdi_file, cdi_name, variable
 from driver.node import NodeCPUs
-from driver.recover import recover
+from driver.recover import recover, repair
 from models import parse_cpuset
 
 NODE = NodeCPUs(frozenset(range(16)), reserved=frozenset({0}))
@@ -119,4 +120,64 @@ def test_a_full_disk_keeps_nobody_from_starting(
     monkeypatch.setattr(Path, "replace", full)
     ledger, _ = start()
     assert ledger.snapshot.held == {1, 2, 4, 5}
-    assert not ledger.is_written("b")
+    assert not ledger.stands("b")
+
+
+@pytest.mark.parametrize("folders", [["ledger"], ["cdi"], ["ledger", "cdi"]])
+def test_files_that_somebody_removes_while_we_run_are_written_again(
+    tmp_path: Path, start: Callable[[], tuple[Ledger, CDI]], folders: list[str]
+) -> None:
+    ledger, cdi = start()
+    kept = Entry(uid="a", cpuset={1, 2}, pods={"pod-1"})
+    ledger.reserve(kept)
+    ledger.write("a")
+    cdi.write(kept)
+    for name in folders:
+        shutil.rmtree(tmp_path / name)
+        (tmp_path / name).mkdir()
+    repair(ledger, cdi, lambda _: False)
+    again, cdi = start()
+    assert again.snapshot.entries == {"a": kept}
+    assert cdi.stands(kept)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"uid": "a", "cpuset": "1-'])
+def test_a_ledger_file_that_somebody_spoils_while_we_run_is_written_again(
+    tmp_path: Path, start: Callable[[], tuple[Ledger, CDI]], content: str
+) -> None:
+    ledger, cdi = start()
+    ledger.reserve(Entry(uid="a", cpuset={1, 2}))
+    ledger.write("a")
+    (tmp_path / "ledger/a.json").write_text(content)
+    assert not ledger.stands("a")
+    repair(ledger, cdi, lambda _: False)
+    assert ledger.stands("a")
+
+
+def test_what_somebody_works_on_and_what_cannot_be_written_is_left_for_later(
+    tmp_path: Path, start: Callable[[], tuple[Ledger, CDI]]
+) -> None:
+    ledger, cdi = start()
+    for uid, cpu in (("a", 1), ("b", 2), ("c", 3)):
+        ledger.reserve(Entry(uid=uid, cpuset={cpu}))
+    (tmp_path / "ledger/b.json").mkdir()
+    with ledger.locks.of("a"):
+        repair(ledger, cdi, lambda _: False)
+    assert [ledger.stands(uid) for uid in "abc"] == [False, False, True]
+    assert ledger.snapshot.held == {1, 2, 3}
+
+
+def test_cpus_of_a_claim_that_is_none_of_ours_are_free_once_its_file_and_its_container_are_gone(
+    tmp_path: Path, start: Callable[[], tuple[Ledger, CDI]]
+) -> None:
+    Files(tmp_path / "ledger").read()
+    Files(tmp_path / "ledger").write(Entry(uid="ours", cpuset={1, 2}))
+    go_file(tmp_path / "cdi", "theirs", "2-5")
+    ledger, cdi = start()
+    repair(ledger, cdi, lambda _: False)
+    assert ledger.snapshot.held == parse_cpuset("1-5"), "its file is there"
+    (tmp_path / "cdi" / cdi_file("theirs")).unlink()
+    repair(ledger, cdi, lambda uid: uid == "theirs")
+    assert ledger.snapshot.held == parse_cpuset("1-5"), "a container carries it"
+    repair(ledger, cdi, lambda _: False)
+    assert ledger.snapshot.held == {1, 2}

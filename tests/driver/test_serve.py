@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from driver.cdi import CDI
 from driver.ledger.entry import Entry
 from driver.ledger.files import Files
+from driver.names import variable
 from driver.ports import ClaimRef
 from models import parse_cpuset
 from tests.driver.kubelet.kubelet import Refused
@@ -221,3 +223,42 @@ def test_a_single_cpu_has_its_name_again_after_it_was_reserved_while_a_claim_hel
     assert before["cpudev030"] == cpu
     assert {name: after[name] for name in before} == before
     assert after == {**before, "cpudev031": 0}
+
+
+def test_a_ledger_that_somebody_removes_is_whole_again_as_soon_as_its_folder_is_there(world: World) -> None:
+    ref = world.claim(4)
+    cpus = world.prepare(ref)
+    assert world.driver is not None
+    folder = world.driver.folders.ledger
+    for each in (folder, world.driver.cdi.folder):
+        shutil.rmtree(each)
+    world.driver.watch.look()
+    assert "FoldersUnwritable" in world.driver.conditions.current()
+    for each in (folder, world.driver.cdi.folder):
+        each.mkdir()
+    world.driver.watch.look()
+    assert not world.driver.conditions.current()
+    world.die()
+    world.come_up()
+    assert world.prepare(ref) == cpus
+    assert world.run(ref).kernel == cpus
+
+
+def test_cpus_of_a_foreign_claim_stay_withheld_while_a_container_names_it(short_path: Path) -> None:
+    foreign = Entry(uid="00000000-0000-0000-0000-0000000000aa", cpuset=frozenset(range(8)))
+    ours = Entry(uid="00000000-0000-0000-0000-0000000000bb", cpuset=frozenset({3}))
+    files = Files(short_path / "k/plugins/dra.cpu/ledger")
+    files.read()
+    files.write(ours)
+    (short_path / "cdi").mkdir()
+    CDI(short_path / "cdi").write(foreign)
+    world = World(short_path, MACHINE, solverTimeLimit=0)
+    stray = world.runtime.create("stray", "main", (f"{variable(foreign.uid)}=0-7",))
+    with world.running():
+        assert world.driver is not None
+        CDI(short_path / "cdi").remove(foreign.uid)
+        world.driver.watch.look()
+        assert world.driver.ledger.snapshot.held == foreign.cpuset
+        world.runtime.remove(stray.id)
+        world.driver.watch.look()
+        assert world.driver.ledger.snapshot.held == ours.cpuset

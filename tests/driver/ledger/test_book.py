@@ -150,17 +150,17 @@ def test_a_claim_whose_file_cannot_be_removed_keeps_its_cpus(
 def test_it_is_known_whether_a_file_says_what_memory_does(reopen: Callable[..., Ledger]) -> None:
     ledger = reopen(sync=no_space)
     ledger.reserve(entry("a", "1-4"))
-    assert not ledger.is_written("a")
+    assert not ledger.stands("a")
     with pytest.raises(OSError, match="No space"):
         ledger.write("a")
-    assert not ledger.is_written("a")
+    assert not ledger.stands("a")
     ledger = reopen()
     ledger.reserve(entry("a", "1-4"))
     ledger.write("a")
-    assert ledger.is_written("a")
+    assert ledger.stands("a")
     ledger.update(entry("a", "1-4", pods=["pod-2"]))
-    assert not ledger.is_written("a")
-    assert reopen().is_written("a")
+    assert not ledger.stands("a")
+    assert reopen().stands("a")
 
 
 def test_an_update_changes_neither_cpus_nor_owner_and_no_claim_that_is_gone(ledger: Ledger) -> None:
