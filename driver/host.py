@@ -51,6 +51,8 @@ class Host:
         if not cpus.allocatable:
             reserved = format_cpuset(config.reserved_cpus)
             raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
+        if cpus.allocatable == cpus.kept:
+            log.warning("no CPUs are published: %d must stay shared (minSharedCPUs)", cpus.min_shared)
         return cls(_node_name(config), sysfs, topology, cpus)
 
     def online(self) -> frozenset[int]:

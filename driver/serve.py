@@ -197,7 +197,7 @@ class Driver:
             observer=self.metrics,
             conditions=self.conditions,
             read=read,
-            make_wish=lambda view: wish(view, self.config, devices, self.host.cpus),
+            make_wish=lambda view: wish(view, self.config, devices, self.host.cpus, self.host.name),
             greedy=WorkerSolver(self.host.topology, 0.0, self.metrics),
         )
 

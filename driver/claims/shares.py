@@ -28,12 +28,18 @@ class Share:
     within: frozenset[int]
 
 
-def shares_of(view: ClaimView, devices: DeviceCPUs) -> list[Share]:
-    """In the order of the claim's results. Raises ``RefusedError("BadClaim")`` for what no device of ours has."""
+def shares_of(view: ClaimView, devices: DeviceCPUs, pool: str | None = None) -> list[Share]:
+    """In the order of the claim's results. ``pool``: this node's, of which all must be.
+
+    Raises ``RefusedError("BadClaim")`` for what no device of ours has.
+    """
     if not view.grants:
         raise RefusedError("BadClaim", f"claim {view.ref}: none of its devices are of this driver")
     consumed: dict[tuple[str, str], int] = {}
     for grant in view.grants:
+        if pool not in (None, grant.pool):
+            reason = f"device {grant.device[:63]!r} is of pool {grant.pool[:63]!r}, and this node's is {pool!r}"
+            raise RefusedError("BadClaim", f"claim {view.ref}, request {grant.request}: {reason}")
         key = (grant.request, grant.device)
         consumed[key] = consumed.get(key, 0) + grant.cpus
     return [Share(*key, cpus, _within(view, key, cpus, devices)) for key, cpus in consumed.items()]

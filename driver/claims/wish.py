@@ -36,13 +36,13 @@ class Wish:
         return frozenset[int]().union(*self.given.values())
 
 
-def wish(view: ClaimView, config: Config, devices: DeviceCPUs, node: NodeCPUs) -> Wish:
-    """What the claim means on this node.
+def wish(view: ClaimView, config: Config, devices: DeviceCPUs, node: NodeCPUs, pool: str | None = None) -> Wish:
+    """What the claim means on this node. ``pool``: where this node's devices are published, its name.
 
     Raises ``RefusedError``: ``BadClaim`` for a device that is not ours, ``BadConfig`` for options or CPUs that
     cannot be meant, with claim, request and key.
     """
-    shares = by_request(shares_of(view, devices))
+    shares = by_request(shares_of(view, devices, pool))
     said = {name: said_of(view, name, config.defaults) for name in shares}
     notes = [note for each in said.values() for note in each.notes]
     for name, each in said.items():

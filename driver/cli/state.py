@@ -70,7 +70,8 @@ def state(config: Path | None, ledger: Path | None, topology: str, output: str) 
     """Show who holds which CPUs."""
     settings = read_config(config)
     folder = ledger or Folders(settings.kubelet_root_dir).ledger
-    machine = overlaid(load(topology), format_cpuset(settings.reserved_cpus) or None, ())
+    machine = load(topology)
+    machine = overlaid(machine, format_cpuset(settings.reserved_cpus & machine.online) or None, ())
     holdings = read_holdings(folder)
     if output == "json":
         say(json.dumps(as_document(machine, holdings), indent=2))

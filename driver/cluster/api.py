@@ -170,9 +170,17 @@ def _asking(what: str) -> Iterator[None]:
         yield
     except BAD_ANSWERS as error:
         invalid = isinstance(error, httpx2.HTTPStatusError) and _code(error) in INVALID
-        why = str(error) or type(error).__name__
-        message = f"{what}: the API server does not do it: {why[:LONGEST]}"
+        message = f"{what}: the API server does not do it: {_why(error)[:LONGEST]}"
         raise (InvalidError if invalid else RefusedError)("ApiAway", message) from None
+
+
+def _why(error: BaseException) -> str:
+    """In one line. Where an answer that tells nothing led to the error, its status says more."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, httpx2.HTTPStatusError):
+        cause = cause.__context__
+    told = cause or error
+    return " ".join(str(told).partition("\n")[0].split()) or type(told).__name__
 
 
 def _or_none(call: Any) -> Document | None:  # noqa: ANN401 - lightkube's own types are too narrow

@@ -116,7 +116,7 @@ class Bench:
             read=lambda document, ref: ClaimView.read(
                 document, ref, counted=self.config.cpu_device_mode == "grouped"
             ),
-            make_wish=lambda view: wish(view, self.config, self.devices, self.node),
+            make_wish=lambda view: wish(view, self.config, self.devices, self.node, "node-1"),
             greedy=self.greedy,
         )
 

@@ -258,6 +258,15 @@ def test_all_that_is_published_can_be_given_claim_by_claim(
     bench.check()
 
 
+def test_devices_of_another_nodes_pool_are_refused(bench: Bench) -> None:
+    ref = bench.claim("a", 2)
+    document = bench.shelf.documents[ref.namespace, ref.name]
+    document["status"]["allocation"]["devices"]["results"][0]["pool"] = "node-2"
+    reason, message = bench.refusal(ref)
+    assert (reason, "'node-2'" in message, "request r0" in message) == ("BadClaim", True, True)
+    assert bench.held == {}
+
+
 def test_notes_of_a_wish_are_told(tmp_path: Path) -> None:
     bench = Bench(tmp_path, groupBy="numanode")
     ref = bench.claim("a", 4, device="cpudevnuma001", configs=[options(allocationPolicy="distributed")])

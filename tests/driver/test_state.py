@@ -93,6 +93,13 @@ def test_a_ledger_without_claims_says_so(tmp_path):
     assert "no claim holds CPUs" in state("--ledger", tmp_path).output
 
 
+def test_reserved_cpus_that_are_offline_do_not_keep_it_from_being_shown(ledger, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text('reservedCPUs: "0,99"')
+    result = state("--ledger", ledger, "--config", config, "--output", "json")
+    assert json.loads(result.output)["reserved"] == "0"
+
+
 def test_the_configuration_says_where_the_ledger_is_and_what_is_reserved(tmp_path):
     folder = tmp_path / "plugins" / "dra.cpu" / "ledger"
     files = Files(folder)

@@ -113,6 +113,14 @@ def test_a_server_that_is_away_is_said_to_be_and_asked_again_later(server: ApiSe
     assert api.get("default", "cpus") is not None
 
 
+def test_an_answer_that_tells_nothing_is_named_by_its_status(server: ApiServer, api: Api) -> None:
+    for body in (b"", b"<html>", b"[]"):
+        server.fault = lambda method, path, body=body: (503, body)  # type: ignore[misc]
+        with pytest.raises(RefusedError, match="503 Service Unavailable") as refused:
+            api.get("default", "cpus")
+        assert refused.value.message.isprintable()
+
+
 def test_all_claims_are_listed_page_by_page(server: ApiServer, api: Api) -> None:
     names = {f"c{number}" for number in range(2 * api_module.PAGE + 1)}
     for name in names:
