@@ -57,9 +57,9 @@ class Node:
                 self._wait()
                 yield self
             finally:
+                self.kubelet.close()
                 self._driver.terminate()
                 self._driver.wait(PATIENCE)
-                self.kubelet.close()
                 self.runtime.stop_serving()
 
     def come(self, asked: Sequence[Request]) -> ClaimRef:

@@ -35,6 +35,8 @@ HOLD_SEEN, HOLD_UNSEEN = 1.0, 0.5
 One that is closed at once loses updates."""
 
 GLANCE = 0.02
+FIRST_GLANCE = 0.001
+"""The runtime mostly needs a few milliseconds for all containers, and Prepare waits for it."""
 
 
 def _nothing() -> None:
@@ -122,7 +124,7 @@ def _await_turn(listing: Listing, connection: Connection, stopping: threading.Ev
 
 
 def _hold(registry: Registry, kernel: ReadMask, stopping: threading.Event) -> None:
-    begun = time.monotonic()
+    begun, glance = time.monotonic(), FIRST_GLANCE
     # What has changed meanwhile is another connection's: this one would wait for it in vain.
     while containers := registry.awaited():
         held = time.monotonic() - begun
@@ -131,4 +133,5 @@ def _hold(registry: Registry, kernel: ReadMask, stopping: threading.Event) -> No
         unseen = any(cpus is None for _, cpus in masks)
         if stopping.is_set() or held > (HOLD_UNSEEN if unseen else HOLD_SEEN):
             return
-        time.sleep(GLANCE)
+        time.sleep(glance)
+        glance = min(2 * glance, GLANCE)

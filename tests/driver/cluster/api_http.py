@@ -82,6 +82,7 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     api: ClassVar["ApiServer"]
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def setup(self) -> None:
         super().setup()
