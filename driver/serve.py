@@ -72,7 +72,7 @@ class Driver:
         self.conditions, self.metrics = Conditions(), Metrics()
         self.api = Api.connect(config.kubeconfig)
         self.cdi = CDI(config.cdi_dir)
-        self._lock = NodeLock(self.folders.lock)
+        self._lock = NodeLock(self.folders.plugin)
         self._running: list[Part] = []
         self._unready: dict[Any, str] = {"Starting": "coming up"}
         self._owed: list[Callable[[], None]] = []

@@ -19,18 +19,13 @@ class Folders:
 
     @property
     def plugin(self) -> Path:
-        """The plugin's own folder."""
+        """The plugin's own folder. Who has locked it serves the node; all pods of the driver share it."""
         return self.root / "plugins" / DRIVER
 
     @property
     def registry(self) -> Path:
         """Where the kubelet looks for plugins."""
         return self.root / "plugins_registry"
-
-    @property
-    def lock(self) -> Path:
-        """Who has locked this file serves the node; shared by all pods of the driver."""
-        return self.plugin / "lock"
 
     @property
     def ledger(self) -> Path:

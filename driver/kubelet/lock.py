@@ -15,22 +15,23 @@ PERIOD = 0.2
 
 
 class NodeLock:
-    """A lock on a file, which is held until ``release`` or until the process ends, however it ends.
+    """A lock on a folder, which is held until ``release`` or until the process ends, however it ends.
 
-    The file must never be removed: whoever waits for it would get a lock that nobody else sees.
+    No file in the folder is locked: who cleared the folder out would let another driver in.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._descriptor: int | None = None
 
     def acquire(self, stopped: Event | None = None) -> bool:
-        """Wait for it; ``False`` if ``stopped`` was set meanwhile. Raises ``BadInputError`` if no file can be."""
+        """Wait for it; ``False`` if ``stopped`` was set meanwhile. Raises ``BadInputError`` if there can be no
+        folder."""
         stopped, told = stopped or Event(), False
-        self._descriptor = _open(self._file)
+        self._descriptor = _open(self._folder)
         while not _lock(self._descriptor):
             if not told:
-                log.info("another driver serves this node; waiting for it to end (%s)", self._file)
+                log.info("another driver serves this node; waiting for it to end (%s)", self._folder)
                 told = True
             if stopped.wait(PERIOD):
                 self.release()
@@ -44,12 +45,14 @@ class NodeLock:
             self._descriptor = None
 
 
-def _open(file: Path) -> int:
+def _open(folder: Path) -> int:
     try:
-        file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise BadInputError(f"the lock cannot be opened: {error.strerror}", file=str(file)) from None
+        raise BadInputError(
+            f"the folder to be locked cannot be opened: {error.strerror}", file=str(folder)
+        ) from None
 
 
 def _lock(descriptor: int) -> bool:

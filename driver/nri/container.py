@@ -136,7 +136,7 @@ class Container:
         return replace(self, stage=max(stage, self.stage))
 
     def come_due(self, now: float) -> Self:
-        """One that has been about to run for long is told what it gets, as those that run: that shows what it is."""
+        """One that has been about to run for long is told what it gets, as if it ran: that shows what it is."""
         overdue = self.stage is Stage.STARTING and now - self.told_at > STARTING
         return self.reach_stage(Stage.RUNNING) if overdue else self
 

@@ -78,10 +78,19 @@ def test_the_lock_is_not_inherited_by_programs_that_the_driver_starts(tmp_path: 
         child.kill()
 
 
-@pytest.mark.parametrize("place", ["file/lock", "folder", "link"])
+def test_who_clears_the_folder_out_lets_no_other_driver_in(tmp_path: Path) -> None:
+    lock, stopped = NodeLock(tmp_path / "plugin"), threading.Event()
+    assert lock.acquire()
+    for path in (tmp_path / "plugin").iterdir():
+        path.unlink()
+    stopped.set()
+    assert not NodeLock(tmp_path / "plugin").acquire(stopped)
+
+
+@pytest.mark.parametrize("place", ["file/lock", "file", "link", "loop"])
 def test_a_lock_that_cannot_be_opened_is_one_error(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("file")
-    with pytest.raises(BadInputError, match="the lock cannot be opened"):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(BadInputError, match="the folder to be locked cannot be opened"):
         NodeLock(tmp_path / place).acquire()
