@@ -1,8 +1,11 @@
 """What makes serving wrong: while any of it holds, nothing new is prepared, and everybody is told why."""
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Literal
+
+log = logging.getLogger(__name__)
 
 Condition = Literal[
     "ReservedOffline",
@@ -32,6 +35,7 @@ class Conditions:
             changed = self._current.get(condition) != message
             self._current[condition] = message
         if changed:
+            log.warning("nothing new is prepared: %s: %s", condition, message)
             self._tell()
 
     def clear(self, condition: Condition) -> None:
@@ -39,6 +43,7 @@ class Conditions:
         with self._lock:
             changed = self._current.pop(condition, None) is not None
         if changed:
+            log.info("%s no longer holds", condition)
             self._tell()
 
     def current(self) -> dict[Condition, str]:

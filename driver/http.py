@@ -142,7 +142,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """``::`` takes IPv4 too. The host's name is not looked up, which may take the resolver seconds."""
+        """``::`` takes IPv4 too. The host's name is not looked up, which may take the resolver seconds.
+
+        A port whose former connections have yet to run out can be had at once: after a crash we are here again.
+        """
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self.socket.bind(self.server_address)

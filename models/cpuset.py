@@ -45,6 +45,8 @@ def _parse_range(part: str) -> Sequence[int]:
         raise ValueError(f"{part[:40]!r} is not a CPU number or a range such as 0-3")
     first, last, step, group = (None if found is None else int(found) for found in match.groups())
     assert first is not None
+    if last is None and step is not None:
+        raise ValueError(f"{part[:40]!r}: a stride needs a range, as in 0-31:2")
     last = first if last is None else last
     if last < first:
         raise ValueError(f"range {part[:40]!r} runs backwards")

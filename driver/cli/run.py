@@ -1,11 +1,13 @@
 """``cpusat-driver run``: the driver itself. Its flags are those of dra-driver-cpu, and go over the file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from driver.config import read_config
+from driver.config import Config, read_config
 from driver.logs import configure
+from models import BadInputError
 
 CONFIG = click.Option(
     ["--config"], type=click.Path(path_type=Path), metavar="FILE", help="A YAML file; flags go over what it says."
@@ -36,14 +38,27 @@ VERBOSITY = click.Option(
 )
 USUAL_VERBOSITY = 4
 
+EXTRA = {"google", "grpc", "httpx2", "lightkube", "prometheus_client"}
+"""Packages that come with the extra ``driver`` only."""
+
 
 def run(config: Path | None, verbosity: int, **flags: object) -> None:
     """Serve the kubelet and the container runtime of this node."""
     settings = read_config(config, **flags)
     configure(verbose=verbosity > USUAL_VERBOSITY)
-    from driver.serve import run as serve
+    _serve()(settings)
 
-    serve(settings)
+
+def _serve() -> Callable[[Config], None]:
+    """What serves. Raises ``BadInputError`` where its libraries are not installed: they are an extra."""
+    try:
+        from driver.serve import run as serve
+    except ModuleNotFoundError as error:
+        if str(error.name).split(".")[0] not in EXTRA:
+            raise
+        reason = f"the driver needs {error.name}, which is not installed"
+        raise BadInputError(f"{reason}; install cpusat with its extra: pip install 'cpusat[driver]'") from None
+    return serve
 
 
 command = click.Command("run", callback=run, params=[CONFIG, *FLAGS, *DEPRECATED, VERBOSITY], help=run.__doc__)

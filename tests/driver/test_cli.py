@@ -113,5 +113,16 @@ def test_help_names_the_commands_and_loads_neither_grpc_nor_the_solver():
     assert "state" in done.stdout
 
 
+@pytest.mark.parametrize("package", ["grpc", "lightkube", "prometheus_client", "google"])
+def test_what_the_driver_needs_and_lacks_is_named_with_the_command_that_installs_it(package):
+    script = f"import sys; sys.modules[{package!r}] = None; from driver.cli import main; main([])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: the driver needs {package}")
+    assert done.stderr.endswith(
+        "which is not installed; install cpusat with its extra: pip install 'cpusat[driver]'\n"
+    )
+
+
 def test_the_version_is_told():
     assert call("--version").output.startswith("cpusat")

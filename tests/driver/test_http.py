@@ -88,6 +88,13 @@ def test_an_address_in_use_is_one_clear_error():
         Endpoints(f"{LOCAL}:{port}", Metrics().registry, tuple, dict)
 
 
+def test_a_driver_that_comes_again_after_a_probe_has_its_port_at_once():
+    with serving() as port:
+        get(port, "/healthz")
+    with serving(f"{LOCAL}:{port}") as again:
+        assert (again, get(port, "/healthz")[0]) == (port, 200)
+
+
 @pytest.mark.parametrize("address", ["8080", "host", ":port", ":99999", "::1:8080"])
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(BadInputError, match=r"bindAddress: .* is no "):

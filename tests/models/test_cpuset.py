@@ -41,6 +41,8 @@ REFUSED = {
     "a number of a thousand digits": ("9" * 1000, "is not a CPU number"),
     "a stride of nothing": ("0-7:0", "stride in '0-7:0' must be at least 1"),
     "groups of nothing": ("0-7:1/0", "stride in '0-7:1/0' must be at least 1"),
+    "a stride without a range": ("1:20", "'1:20': a stride needs a range, as in 0-31:2"),
+    "groups without a range": ("4:2/4", "'4:2/4': a stride needs a range"),
     "digits of other scripts": ("\u0661-\u0663", "is not a CPU number"),
     "superscripts": ("²", "is not a CPU number"),
     "a text of megabytes": ("1," * 600_000, "CPU list of 1200000 characters is too long"),
