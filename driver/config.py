@@ -31,7 +31,7 @@ def _is_address(text: str) -> str:
 
 
 def _is_absolute(path: Path) -> Path:
-    if not path.is_absolute():
+    if not path.is_absolute() or "\0" in str(path):
         raise ValueError(f"{str(path)!r} is not an absolute path")
     return path
 

@@ -83,6 +83,7 @@ WRONG = {
     "exposePCIeRoots: 1": "exposePCIeRoots: Input should be a valid boolean",
     "bindAddress: '8080'": "bindAddress: '8080' is no address such as :8080, 127.0.0.1:8080 or [::]:8080",
     "kubeletRootDir: var/lib/kubelet": "kubeletRootDir: 'var/lib/kubelet' is not an absolute path",
+    'cdiDir: "/run/c\\0di"': r"cdiDir: '/run/c\x00di' is not an absolute path",
     "hostnameOverride: Worker": "hostnameOverride: String should match pattern",
     "allocationPolicy: spread": "allocationPolicy: Input should be 'packed' or 'distributed'",
     "threads: spread\nfullCores: true": "threads: spread and full_cores contradict each other; drop one",
