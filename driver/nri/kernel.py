@@ -8,9 +8,14 @@ from pathlib import Path, PurePosixPath
 
 from models import parse_cpuset
 
-FILES_V1 = ("cpuset.cpus", "cpuset.effective_cpus")
-FILES_V2 = ("cpuset.cpus", "cpuset.cpus.effective")
-"""What was set; what holds where nothing was set."""
+FILES_V1: tuple[str, ...] = ("cpuset.cpus", "cpuset.effective_cpus")
+"""What was set, which holds there; what holds where nothing was set."""
+
+FILES_V2: tuple[str, ...] = ("cpuset.cpus.effective",)
+"""What holds. ``cpuset.cpus`` is a wish: where the parent has none of these CPUs, its own hold; no error."""
+
+OF_V2, PASSED_ON = "cgroup.controllers", "cgroup.subtree_control"
+"""The root of version 2 has the first, and may have a cgroup of any name; the second names what children have."""
 
 LONGEST_PATH, LONGEST_FILE = 4096, 1 << 20
 
@@ -20,22 +25,36 @@ class Kernel:
 
     def __init__(self, root: Path) -> None:
         v1 = root / "cpuset"
-        self._root, self._files = (v1, FILES_V1) if v1.is_dir() else (root, FILES_V2)
+        self._is_v1 = v1.is_dir() and not (root / OF_V2).exists()
+        self._root, self._files = (v1, FILES_V1) if self._is_v1 else (root, FILES_V2)
 
     def __call__(self, cgroup: str) -> frozenset[int] | None:
         """CPUs of a container's cgroup, ``None`` where they cannot be read: it is gone, or was never there."""
         folder = folder_of(cgroup)
-        if folder is None:
-            return None
+        return None if folder is None else self._mask(self._root / folder)
+
+    def _mask(self, folder: Path) -> frozenset[int] | None:
         for file in self._files:
             try:
-                with (self._root / folder / file).open() as text:
+                with (folder / file).open() as text:
                     cpus = parse_cpuset(text.read(LONGEST_FILE))
             except (OSError, ValueError):
                 continue
             if cpus:
                 return cpus
-        return None
+        return self._mask(folder.parent) if self._inherits(folder) else None
+
+    def _inherits(self, folder: Path) -> bool:
+        """Whether it has no file because its parent does not pass the controller on: then the parent's mask holds.
+
+        A cgroup that is being removed may lose its files before it is gone.
+        """
+        if self._is_v1 or folder == self._root or not folder.is_dir():
+            return False
+        try:
+            return "cpuset" not in (folder.parent / PASSED_ON).read_text().split()
+        except OSError:
+            return False
 
 
 def folder_of(cgroup: str) -> PurePosixPath | None:

@@ -387,7 +387,7 @@ class FakeRuntime:
         folder.mkdir(parents=True, exist_ok=True)
         written = folder / "cpuset.cpus.new"
         written.write_text(format_cpuset(cpus))
-        written.rename(folder / "cpuset.cpus")
+        written.rename(folder / "cpuset.cpus.effective")
 
     # Messages
 
