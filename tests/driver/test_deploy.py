@@ -37,6 +37,7 @@ Document = dict[str, Any]
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 BASE, OVERLAYS, EXAMPLES = DEPLOY / "base", DEPLOY / "overlays", DEPLOY / "examples"
+ADOPT = DEPLOY / "components/adopt"
 KUSTOMIZED = [BASE, *sorted(path for path in OVERLAYS.iterdir() if path.is_dir())]
 NOT_OBJECTS = {"kustomization.yaml", "config.yaml"}
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
@@ -89,7 +90,7 @@ def test_every_object_is_valid_under_the_strict_schemas(file: Path, version: str
         kubernetes_validate.validate(document, version, strict=True)
 
 
-@pytest.mark.parametrize("folder", KUSTOMIZED, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", [*KUSTOMIZED, ADOPT], ids=lambda path: path.name)
 def test_a_kustomization_names_every_file_of_its_folder(folder: Path) -> None:
     (kustomization,) = documents(folder / "kustomization.yaml")
     generated = [name for each in kustomization.get("configMapGenerator", ()) for name in each["files"]]
@@ -122,6 +123,23 @@ def test_what_kustomize_builds_is_valid_and_mounts_its_configuration(folder: Pat
     assert mounted == [config_map["metadata"]["name"]]
     own = folder / "config.yaml"
     assert config_map["data"]["config.yaml"] == (own if own.exists() else BASE / "config.yaml").read_text()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to build a kustomization with")
+@pytest.mark.parametrize("folder", KUSTOMIZED, ids=lambda path: path.name)
+def test_adopting_can_be_added_to_each_of_them(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    own = tmp_path / "my-cluster"
+    own.mkdir()
+    kustomization = {
+        "resources": [f"../deploy/{folder.relative_to(DEPLOY)}"],
+        "components": ["../deploy/components/adopt"],
+        "images": [{"name": "cpusat-driver", "newName": "images.example.com/cpusat-driver"}],
+    }
+    (own / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    objects, alone = built(own, tmp_path), built(folder, tmp_path)
+    added = [each["metadata"]["name"] for each in objects if "adopt" in each["metadata"]["name"]]
+    assert (len(objects), added) == (len(alone) + 2, ["cpusat-driver-adopt"] * 2)
 
 
 # The driver
@@ -342,7 +360,7 @@ def test_the_service_account_may_do_what_is_listed_and_nothing_else() -> None:
         "resource.k8s.io/resourceclaims": {"get"},
         "events": {"create"},
     }
-    assert granted(OVERLAYS / "adopt") == {"resource.k8s.io/resourceclaims": {"list"}}
+    assert granted(ADOPT) == {"resource.k8s.io/resourceclaims": {"list"}}
     roles = [each for each in documents(*FILES) if each["kind"] in ("Role", "ClusterRole")]
     assert len(roles) == 2
 
@@ -370,7 +388,7 @@ def test_the_driver_asks_the_api_server_for_exactly_what_it_may(tmp_path: Path) 
         list(api.claims())
         api.get("default", "cpus")
         asked = {verb_of(method, path) for method, path in server.requests}
-    roles = granted(BASE), granted(OVERLAYS / "adopt")
+    roles = granted(BASE), granted(ADOPT)
     allowed = {(name, verb) for role in roles for name, verbs in role.items() for verb in verbs}
     assert asked == allowed - {("events", "create")}
 
