@@ -87,6 +87,8 @@ class Config(Options):
             raise ValueError(
                 "with cpuDeviceMode: individual the scheduler chooses the CPUs; leave placement options out"
             )
+        if self.min_shared_cpus == 0 and not self.reserved_cpus:
+            raise ValueError("minSharedCPUs: 0 leaves containers without a claim nothing; reserve CPUs for them")
         _check_defaults(self.defaults)
         return self
 

@@ -79,6 +79,7 @@ WRONG = {
     "reservedCPUs: 0-99999999": "reservedCPUs: CPU 99999999 is above the highest number allowed, 65535",
     "solverTimeLimit: 60": "solverTimeLimit: Input should be less than or equal to 20",
     "solverTimeLimit: true": "solverTimeLimit: Input should be a valid number",
+    "minSharedCPUs: 0": "minSharedCPUs: 0 leaves containers without a claim nothing",
     "minSharedCPUs: -1": "minSharedCPUs: Input should be greater than or equal to 0",
     "exposePCIeRoots: 1": "exposePCIeRoots: Input should be a valid boolean",
     "bindAddress: '8080'": "bindAddress: '8080' is no address such as :8080, 127.0.0.1:8080 or [::]:8080",
