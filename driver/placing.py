@@ -10,7 +10,7 @@ from driver.errors import RefusedError
 from driver.ledger.book import Ledger, holders
 from driver.ledger.entry import Entry, Snapshot
 from driver.ports import Observer, Solver
-from models import BadInputError, DefectError, InfeasibleError, Request, Result, Topology, UnknownError
+from models import BadInputError, DefectError, Infeasible, InfeasibleError, Request, Result, Topology, UnknownError
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ class Placer:
         exact_turn, greedy_turn = threading.Lock(), threading.Lock()
         self._tries = [(solver, exact_turn, PATIENCE)] * EXACT_TRIES + [(greedy, greedy_turn, -1)] * GREEDY_TRIES
 
-    def place(self, draft: Entry, wish: Wish) -> Entry:
-        """The draft with its CPUs, which are reserved.
+    def place(self, draft: Entry, wish: Wish) -> tuple[Entry, tuple[str, ...]]:
+        """The draft with its CPUs, which are reserved, and notes: preferences that were not met.
 
         Raises ``RefusedError``: ``Held``, ``NoSharedCPU``, ``NotPlaceable``, ``NotDecided``, ``BadConfig``,
         ``Defect``.
         """
         if not wish.requests:
-            return self._reserved(draft, wish, None)
+            return self._reserved(draft, wish, None), ()
         for number, (solver, turn, patience) in enumerate(self._tries):
             if number == EXACT_TRIES:
                 log.warning("the solver is kept busy by other claims; greedy stands in for it")
@@ -62,13 +62,13 @@ class Placer:
                 turn.release()
         raise RefusedError("NotDecided", "other claims took its CPUs again and again; it is tried again")
 
-    def _attempt(self, draft: Entry, wish: Wish, solver: Solver) -> Entry:
+    def _attempt(self, draft: Entry, wish: Wish, solver: Solver) -> tuple[Entry, tuple[str, ...]]:
         before, given = self._ledger.snapshot, wish.set_aside
         if clash := given & before.held:
             raise RefusedError("Held", holders(before, clash))
         result = _answer(solver, wish.requests, _offered(before, given))
         try:
-            return self._reserved(draft, wish, result)
+            return self._reserved(draft, wish, result), tuple(map(in_users_words, result.notes))
         except RefusedError as error:
             if error.reason == "Held":
                 raise LostRaceError from None
@@ -120,9 +120,19 @@ def _answer(solver: Solver, requests: Sequence[Request], free: frozenset[int]) -
     except BadInputError as error:
         raise RefusedError("BadConfig", str(error)) from None
     except InfeasibleError as error:
-        raise RefusedError("NotPlaceable", in_users_words(str(error))) from None
+        raise RefusedError("NotPlaceable", in_users_words(_clash(error.infeasible))) from None
     except UnknownError as error:
         raise RefusedError("NotDecided", f"{error}; it is tried again") from None
     except DefectError as error:
         raise RefusedError("Defect", f"a bug in cpusat, please report it: {error}") from None
     return result
+
+
+def _clash(infeasible: Infeasible) -> str:
+    """What clashes and what would fit. Which CPUs a request is within is its device, no option of users."""
+    nearest = infeasible.nearest
+    if nearest is None or nearest.option != "within":
+        return str(infeasible)
+    alone = infeasible.model_copy(update={"nearest": None})
+    way_out = "delete the pod, so that it is scheduled anew"
+    return f"{alone}. Request {nearest.request!r} would be placed with another device: {way_out}"

@@ -150,13 +150,13 @@ class Preparer:
         if self.conditions.current():
             raise RefusedError("Degraded", f"nothing new is prepared on this node: {self.conditions}")
         wish = self.make_wish(view)
-        for note in wish.notes:
-            self.teller.tell(view.ref, "Note", note, warning=False)
         with _disk(view.ref):
             if former is not None:
                 self._release(former.uid)
-            entry = self._placer.place(_draft(view), wish)
+            entry, unmet = self._placer.place(_draft(view), wish)
             self._commit(entry)
+        for note in (*wish.notes, *unmet):
+            self.teller.tell(view.ref, "Note", note, warning=False)
         chosen_by = entry.engine or "the claim itself"
         log.info("claim %s prepared: CPUs %s, by %s", view.ref, format_cpuset(entry.cpuset), chosen_by)
         return entry

@@ -12,8 +12,8 @@ from topologies.graph import Machine
 
 SHORTFALLS = {
     "unevenness": "no even split was found: shares differ by {} CPUs more than an even split allows",
-    "floor_shortfall": "{} NUMA nodes fewer than numa_min asks for",
-    "outside_near": "{} CPUs are not near",
+    "floor_shortfall": "NUMA nodes fewer than numa_min asks for: {}",
+    "outside_near": "CPUs that are not near: {}",
 }
 """Preferences that an answer may not fulfil, in words."""
 

@@ -274,6 +274,35 @@ def test_notes_of_a_wish_are_told(tmp_path: Path) -> None:
     assert [reason for _, reason, _ in bench.told.events] == ["Note"]
 
 
+def test_preferences_that_are_not_met_are_told_by_the_names_that_users_know(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.prepare(bench.claim("a", 8, configs=[cpuset("0-3,16-19")]))
+    bench.prepare(bench.claim("b", 6, configs=[options(numaMin="all", near="0-3")]))
+    notes = [(reason, message) for uid, reason, message in bench.told.events if uid == "b"]
+    assert notes == [
+        ("Note", "NUMA nodes fewer than numaMin asks for: 1"),
+        ("Note", "CPUs that are not near: 6"),
+    ]
+
+
+def test_a_refused_claim_has_no_notes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, groupBy="numanode")
+    bench.prepare(bench.claim("a", 6, device="cpudevnuma001"))
+    configs = [options(allocationPolicy="distributed")]
+    bench.refusal(bench.claim("b", 4, device="cpudevnuma001", configs=configs))
+    assert [reason for _, reason, _ in bench.told.events] == ["NotPlaceable"]
+
+
+def test_where_another_device_would_do_the_message_says_so(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, groupBy="numanode")
+    bench.prepare(bench.claim("a", 7, device="cpudevnuma001"))
+    ref = bench.claim("b", 2, device="cpudevnuma001", configs=[options(fullCores=True)])
+    reason, message = bench.refusal(ref)
+    assert reason == "NotPlaceable"
+    assert "within" not in message.rpartition(". ")[2]
+    assert message.endswith("would be placed with another device: delete the pod, so that it is scheduled anew")
+
+
 class Slow:
     """A solver that answers as greedy does; something happens between its question and its answer."""
 

@@ -172,8 +172,8 @@ def test_what_could_not_be_preferred_is_said():
     )
     wanted = Request(cpus=7, policy="distributed", numa_min=3, near="nic")
     assert solve(machine, wanted, free=parse_cpuset("0-4,6-7")).notes == (
-        "1 NUMA nodes fewer than numa_min asks for",
-        "6 CPUs are not near",
+        "NUMA nodes fewer than numa_min asks for: 1",
+        "CPUs that are not near: 6",
     )
     uneven = solve(machine, Request(cpus=5, policy="distributed"), free=parse_cpuset("0,2-3,6-7"))
     assert uneven.notes == ("no even split was found: shares differ by 2 CPUs more than an even split allows",)
