@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driver.config import Config
@@ -13,7 +13,7 @@ from driver.durable import read_bounded, remove, write_whole
 from driver.node import NodeCPUs
 from driver.overlay import lay, read_overlay
 from driver.watch import isolated, online_now
-from models import BadInputError, Topology, format_cpuset
+from models import BadInputError, Topology, format_cpuset, parse_cpuset
 from topologies.readers.sysfs import read_sysfs
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class Host:
         machine = read_sysfs(sysfs, name="host")
         topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
         cpus = NodeCPUs.of(topology, isolated(sysfs), config.min_shared_cpus)
+        cpus = replace(cpus, memoryless=memoryless(sysfs, machine))
         if not cpus.allocatable:
             reserved = format_cpuset(config.reserved_cpus)
             raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
@@ -58,6 +59,15 @@ class Host:
     def online(self) -> frozenset[int]:
         """CPUs that the kernel has up now."""
         return online_now(self.sysfs)
+
+
+def memoryless(sysfs: Path, machine: Topology) -> frozenset[int]:
+    """NUMA nodes without memory, as the kernel's ``has_memory`` says; none if it says nothing."""
+    try:
+        having = parse_cpuset((sysfs / "devices/system/node/has_memory").read_text())
+    except (OSError, ValueError):
+        return frozenset()
+    return frozenset(node.id for node in machine.numa_nodes) - having
 
 
 def _node_name(config: Config) -> str:

@@ -12,6 +12,7 @@ class NodeCPUs:
 
     ``min_shared``: how many CPUs must stay in the shared pool whatever claims ask for. ``kept``: CPUs that are
     not published for that; others may stay in their place. All, if there are not so many that can be shared.
+    ``memoryless``: NUMA nodes to which no memory can be bound, for they have none.
     """
 
     online: frozenset[int]
@@ -19,6 +20,7 @@ class NodeCPUs:
     isolated: frozenset[int] = frozenset()
     min_shared: int = 0
     kept: frozenset[int] = frozenset()
+    memoryless: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, topology: Topology, isolated: Iterable[int] = (), min_shared: int | None = None) -> "NodeCPUs":

@@ -56,11 +56,15 @@ def lay(overlay: dict[PurePosixPath, str], base: Path, into: Path) -> Path:
     """Build the tree in an empty folder: links to what the base has, files where the overlay has something.
 
     Where it moves a CPU to another core by ``core_id``, the lists of siblings follow, which our reader goes by.
+    Raises ``BadInputError`` for a path that cannot be there.
     """
     _unfold(CPUS, base, into)
     for path, text in overlay.items():
-        _unfold(path.parent, base, into)
-        _write(into / path, text)
+        try:
+            _unfold(path.parent, base, into)
+            _write(into / path, text)
+        except OSError as error:
+            raise BadInputError(f"cannot be in this tree: {error.strerror}", place=f"{ROOT}/{path}") from None
     _move_siblings(overlay, into)
     return into
 
@@ -69,7 +73,7 @@ def _unfold(folder: PurePosixPath, base: Path, into: Path) -> None:
     """Make the folder, and those above it, real, with links to all that the base has in them."""
     for each in (*reversed(folder.parents), folder):
         target = into / each
-        if target.is_symlink():
+        if target.is_symlink() and target.is_dir():
             target.unlink()
         elif target.is_dir() and any(target.iterdir()):
             continue

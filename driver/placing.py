@@ -4,11 +4,11 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from driver.claims.configs import in_users_words
 from driver.claims.wish import Wish
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger, holders
 from driver.ledger.entry import Entry, Snapshot
+from driver.options import in_users_words
 from driver.ports import Observer, Solver
 from models import BadInputError, DefectError, Infeasible, InfeasibleError, Request, Result, Topology, UnknownError
 
@@ -91,11 +91,11 @@ class Placer:
         return draft.model_copy(update=found)
 
     def _mems(self, wish: Wish, cpuset: frozenset[int]) -> frozenset[int]:
-        """NUMA nodes that the claim's memory is to be bound to; none for no binding."""
+        """NUMA nodes that the claim's memory is to be bound to; none for no binding, or where none has memory."""
         if wish.memory == "none":
             return frozenset()
         nodes = {self._numa.get(cpu) for cpu in cpuset}
-        return frozenset(node for node in nodes if node is not None)
+        return frozenset(node for node in nodes if node is not None) - self._ledger.snapshot.node.memoryless
 
 
 def _offered(snapshot: Snapshot, given: frozenset[int]) -> frozenset[int]:

@@ -89,7 +89,7 @@ class Events:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{claim.name[:200]}.", "namespace": claim.namespace},
+            "metadata": {"generateName": f"{claim.name[:200].rstrip('-.')}.", "namespace": claim.namespace},
             "involvedObject": {**about, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
             "reason": reason,
             "message": message,

@@ -40,6 +40,13 @@ def overlaid(tmp_path, base):
     return build
 
 
+@pytest.mark.parametrize("path", [CPU, f"{CPU}/online/x", f"{CPU}/{'x' * 256}"], ids=["folder", "file", "long"])
+def test_a_path_that_cannot_be_there_is_named(overlaid, path):
+    with pytest.raises(BadInputError, match="cannot be in this tree") as bad:
+        overlaid({path: "0"})
+    assert bad.value.place == path
+
+
 def test_files_that_the_overlay_does_not_name_read_as_in_the_base(overlaid, base):
     tree = overlaid({f"{CPU}/isolated": "3"})
     assert read_sysfs(tree) == read_sysfs(base)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def test_all_requests_of_a_claim_are_placed_together(bench: Bench) -> None:
     assert entry.cpuset == entry.allocations[0].cpuset | entry.allocations[1].cpuset
     numa = {cpu.cpu: cpu.numa for cpu in bench.topology.cpus}
     assert entry.mems == {numa[cpu] for cpu in entry.cpuset}
+
+
+def test_memory_is_not_bound_to_numa_nodes_that_have_none(bench: Bench) -> None:
+    bench.node = replace(bench.node, memoryless=frozenset({0, 3}))
+    bench.restart()
+    assert bench.preparer.prepare(bench.claim("a", 30, configs=[options(memory="bind")])).mems == {1, 2}
 
 
 def test_a_claim_that_is_asked_for_again_keeps_its_cpus_and_is_not_solved_again(bench: Bench) -> None:

@@ -23,6 +23,14 @@ def messages(server: ApiServer) -> list[str]:
     return [event["message"] for event in server.events()]
 
 
+def test_an_event_on_a_claim_with_a_very_long_name_has_a_name_that_is_valid(
+    server: ApiServer, events: Events
+) -> None:
+    events.tell(ClaimRef("u", "default", "a" * 198 + "-.b" + "c" * 50), "Held", "CPUs 1-2 are held")
+    (event,) = until(server.events)
+    assert event["metadata"]["name"].startswith("a" * 198 + ".")
+
+
 def test_an_event_is_on_the_claim_and_says_who_and_why(server: ApiServer, events: Events) -> None:
     events.tell(REF, "NotPlaceable", "10 CPUs asked, 8 free")
     (event,) = until(server.events)

@@ -1,0 +1,28 @@
+"""This node, as it is read when the driver starts."""
+
+from pathlib import Path
+
+import pytest
+
+from driver.config import Config
+from driver.host import Host
+from tests.driver.sysfs import write_sysfs
+from topologies import synthetic
+
+MACHINE = synthetic.build("numa:3 core:2 cpu:1")
+
+
+def test_numa_nodes_without_memory_are_those_that_the_kernel_does_not_list(tmp_path: Path) -> None:
+    root = write_sysfs(tmp_path, MACHINE)
+    for text, without in ((None, set()), ("0-2", set()), ("0,2", {1}), ("junk", set())):
+        if text is not None:
+            (root / "sys/devices/system/node/has_memory").write_text(f"{text}\n")
+        assert Host.read(Config(), root).cpus.memoryless == without
+
+
+def test_the_log_says_why_no_cpus_are_published(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = write_sysfs(tmp_path, MACHINE)
+    Host.read(Config.model_validate({"minSharedCPUs": 5}), root)
+    assert "published" not in caplog.text
+    Host.read(Config.model_validate({"minSharedCPUs": 6}), root)
+    assert "no CPUs are published: 6 must stay shared" in caplog.text
