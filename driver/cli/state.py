@@ -54,9 +54,10 @@ def read_holdings(folder: Path) -> Holdings:
     for file in sorted(file for file in folder.glob("*.json") if file.is_file()):
         try:
             entries.append(read_entry(file))
+        except FileNotFoundError:
+            pass  # Its claim has ended meanwhile.
         except (OSError, ValueError) as error:
-            if file.exists():
-                unreadable.append(BadInputError(getattr(error, "strerror", None) or str(error), file=str(file)))
+            unreadable.append(BadInputError(getattr(error, "strerror", None) or str(error), file=str(file)))
     aside = [BadInputError("is in quarantine", file=str(file)) for file in sorted(folder.glob(f"{QUARANTINE}/*"))]
     return Holdings(sorted(entries, key=title), [*unreadable, *aside])
 

@@ -34,6 +34,7 @@ Node = create_global_resource("", "v1", "Node", "nodes")
 Event = create_namespaced_resource("", "v1", "Event", "events")
 
 BAD_SETTINGS = (
+    httpx2.InvalidURL,
     ConfigError,
     OSError,
     ValueError,

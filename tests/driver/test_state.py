@@ -133,3 +133,12 @@ def test_a_mistake_is_one_line_and_exit_code_2(line, says):
     assert result.output.startswith("error: ")
     assert result.output.count("\n") == 1
     assert says in result.output
+
+
+def test_a_claim_that_ends_and_comes_back_while_it_is_read_is_nobodys_business(ledger, monkeypatch):
+    def gone(file):
+        raise FileNotFoundError(str(file))
+
+    monkeypatch.setattr("driver.cli.state.read_entry", gone)
+    result = state("--ledger", ledger, "--output", "json")
+    assert (json.loads(result.output)["claims"], json.loads(result.output)["unreadable"]) == ([], [])

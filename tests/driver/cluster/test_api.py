@@ -280,6 +280,8 @@ def test_only_a_server_with_the_right_certificate_is_trusted(tmp_path: Path) -> 
         "clusters: []\ncontexts: []\nusers: []\n",
         "clusters: [{name: c, cluster: {server: 'https://x'}}]\ncurrent-context: c\n"
         "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: []\n",
+        "clusters: [{name: c, cluster: {server: 'https://[::1'}}]\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c}}]\nusers: []\n",
         "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority: /nope}}]\ncurrent-context: c\n"
         "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n",
     ],
