@@ -48,6 +48,10 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
+GLANCE = 1.0
+"""Seconds between two looks for a signal: one that the kernel hands to another thread wakes the first one not."""
+
+
 class Part(Protocol):
     """Something that runs."""
 
@@ -236,6 +240,7 @@ def run(config: Config) -> None:
         signal.signal(number, lambda *_: driver.stopped.set())
     try:
         if driver.start():
-            driver.stopped.wait()
+            while not driver.stopped.wait(GLANCE):
+                pass
     finally:
         driver.stop()

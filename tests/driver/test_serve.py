@@ -3,6 +3,8 @@
 import errno
 import json
 import shutil
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -262,3 +264,36 @@ def test_cpus_of_a_foreign_claim_stay_withheld_while_a_container_names_it(short_
         world.runtime.remove(stray.id)
         world.driver.watch.look()
         assert world.driver.ledger.snapshot.held == ours.cpuset
+
+
+SIGNALLED = """
+import signal, threading, time
+from driver import serve
+
+class Driver:
+    def __init__(self, config):
+        self.stopped = threading.Event()
+
+    def start(self):
+        threading.Thread(target=strike, daemon=True).start()
+        return True
+
+    def stop(self):
+        print("stopped", flush=True)
+
+def strike():
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(600)
+
+serve.Driver = Driver
+serve.run(None)
+"""
+
+
+def test_a_signal_that_another_thread_gets_ends_the_driver_too() -> None:
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNALLED], cwd=root, capture_output=True, timeout=60, check=True
+    )
+    assert ended.stdout == b"stopped\n"
