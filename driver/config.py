@@ -3,12 +3,21 @@
 Names and defaults of what dra-driver-cpu has too are its own (``docs/user/configuration.md`` there).
 """
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AliasChoices, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 
-from driver.options import Options
+from driver.options import Options, in_users_words
 from models import BadInputError, CPUSet, Request
 from solver.cli.yaml_text import parse_yaml
 from topologies.readers.text import read_file
@@ -30,23 +39,30 @@ def _is_address(text: str) -> str:
     return text
 
 
-def _is_absolute(path: Path) -> Path:
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError(f"{str(path)!r} is not an absolute path")
-    return path
+def _is_absolute(value: Any) -> Path:  # noqa: ANN401 - YAML is anything
+    if not isinstance(value, str | Path) or not Path(value).is_absolute() or "\0" in str(value):
+        raise ValueError(f"{str(value)[:80]!r} is not an absolute path")
+    return Path(value)
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_is_absolute)]
-NodeName = Annotated[str, Field(max_length=253, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")]
+def _is_node_name(text: str) -> str:
+    if text and not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", text):
+        raise ValueError(f"{text[:80]!r} is no node's name such as node-1.example.com")
+    return text
+
+
+AbsolutePath = Annotated[Path, BeforeValidator(_is_absolute)]
+NodeName = Annotated[str, AfterValidator(_is_node_name)]
 """As Kubernetes has them, or empty."""
 
 
 class Config(Options):
     """All that can be configured; the placement options are the defaults of every claim.
 
-    The first eight fields are those of dra-driver-cpu. ``sysfs_overlay``: a YAML file of ``/sys`` paths and what
+    The first nine fields are those of dra-driver-cpu. ``sysfs_overlay``: a YAML file of ``/sys`` paths and what
     to read there instead (``driver.overlay``). ``machine_allocation``: who chooses the CPUs when the whole
-    machine is one device: this driver, or an external scheduler by a cpuset in the claim.
+    machine is one device: this driver, or an external scheduler by a cpuset in the claim; ``allocator`` is
+    dra-driver-cpu's word for it.
     ``solver_time_limit``: seconds; with 0 greedy alone answers. ``min_shared_cpus``: CPUs that always stay in
     the shared pool, by default 1 if none are reserved, else 0.
     """
@@ -54,6 +70,7 @@ class Config(Options):
     api_version: Literal["v1alpha1"] = "v1alpha1"
     cpu_device_mode: Literal["grouped", "individual"] = "grouped"
     group_by: Literal["numanode", "socket", "machine"] = "numanode"
+    allocator: Literal["cpumanager", "external"] | None = None
     reserved_cpus: CPUSet = Field(default=frozenset(), validation_alias=AliasChoices("reservedCPUs"))
     hostname_override: NodeName = ""
     kubeconfig: str = ""
@@ -72,17 +89,25 @@ class Config(Options):
     cgroup_root: AbsolutePath = Path("/sys/fs/cgroup")
 
     @property
+    def is_external(self) -> bool:
+        """Whether an external scheduler chooses the CPUs."""
+        return "external" in (self.machine_allocation, self.allocator)
+
+    @property
     def defaults(self) -> Options:
         """The placement options alone."""
         return Options.model_construct(**{name: getattr(self, name) for name in Options.model_fields})
 
     @model_validator(mode="after")
     def _settings_go_together(self) -> Self:
-        if self.machine_allocation == "external" and (self.cpu_device_mode, self.group_by) != (
-            "grouped",
-            "machine",
-        ):
-            raise ValueError("machineAllocation: external needs cpuDeviceMode: grouped and groupBy: machine")
+        if self.is_external and (self.cpu_device_mode, self.group_by) != ("grouped", "machine"):
+            key = "allocator" if self.allocator == "external" else "machineAllocation"
+            raise ValueError(
+                f"{key}: external needs cpuDeviceMode: grouped and groupBy: machine; leave it out with other "
+                "devices, where a claim may name its CPUs anyway"
+            )
+        if self.allocator == "cpumanager" and self.is_external:
+            raise ValueError("allocator: cpumanager contradicts machineAllocation: external; leave out one")
         if self.defaults.for_request() and self.cpu_device_mode == "individual":
             raise ValueError(
                 "with cpuDeviceMode: individual the scheduler chooses the CPUs; leave placement options out"
@@ -98,7 +123,14 @@ def _check_defaults(defaults: Options) -> None:
     try:
         Request(cpus=1, **defaults.for_request())
     except ValidationError as error:
-        raise ValueError(BadInputError.from_pydantic(error).reason) from None
+        raise ValueError(in_users_words(BadInputError.from_pydantic(error).reason)) from None
+
+
+KEYS = [
+    str(alias.choices[0] if isinstance(alias, AliasChoices) else alias)
+    for alias in (field.validation_alias for field in Config.model_fields.values())
+]
+"""Of the file, as they are written there."""
 
 
 def read_config(file: Path | None, **flags: object) -> Config:
@@ -123,8 +155,8 @@ def _read_file(file: Path) -> Config:
         document = {} if document is None else document
         if not isinstance(document, dict):
             raise BadInputError("is not a mapping of settings such as 'groupBy: socket'")
-        return Config.model_validate(document)
+        return Config.model_validate({key: value for key, value in document.items() if value is not None})
     except ValidationError as error:
-        raise BadInputError.from_pydantic(error, file=str(file)) from None
+        raise BadInputError.from_pydantic(error, file=str(file), known=KEYS) from None
     except BadInputError as error:
         raise error.within(str(file)) from None

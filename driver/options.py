@@ -1,22 +1,27 @@
 """Placement options as cluster users write them: in a DeviceClass, a claim, or as the driver's defaults."""
 
+import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
-from models.request import NUMAIds, Policy, Preference, Strict
+from models.request import MAX_NUMA, NUMAIds, NUMAMin, Policy, Preference, Strict
 
 Memory = Literal["none", "bind"]
 
-_PREFERENCES = {to_camel(name): name for name in get_args(Preference)} | {"allocationPolicy": "policy"}
+_PREFERENCES = {"allocationPolicy" if name == "policy" else to_camel(name): name for name in get_args(Preference)}
 
 
 def _snake_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
     """``allocationPolicy`` and camelCase names of preferences, as ``Request`` has them."""
     if isinstance(value, list):
         return [_snake_strict(each) if isinstance(each, str) else each for each in value]
-    return _PREFERENCES.get(value, value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if value not in _PREFERENCES:
+        raise ValueError(f"{value[:80]!r} is no preference; these are: {', '.join(_PREFERENCES)}")
+    return _PREFERENCES[value]
 
 
 class Options(BaseModel):
@@ -35,8 +40,8 @@ class Options(BaseModel):
     threads: Literal["pack", "spread"] | None = None
     prefer_l3: StrictBool | None = None
     align_by_socket: StrictBool | None = None
-    numa_min: Annotated[int, Field(ge=1, le=4096, strict=True)] | Literal["all"] | None = None
-    numa_max: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = None
+    numa_min: NUMAMin | None = None
+    numa_max: Annotated[int, Field(ge=1, le=MAX_NUMA, strict=True)] | None = None
     numa_ids: NUMAIds | None = None
     fit: Literal["tight", "loose"] | None = None
     core_type: Literal["any", "performance", "efficiency"] | None = None
@@ -54,3 +59,15 @@ class Options(BaseModel):
         if "allocation_policy" in given:
             given["policy"] = given.pop("allocation_policy")
         return given
+
+
+KEYS = {name: str(field.validation_alias) for name, field in Options.model_fields.items()}
+"""Options as users write them, by field: ``numaMin`` for ``numa_min``."""
+
+_FIELDS = re.compile(rf"(?<!')\b({'|'.join(KEYS)}|policy)\b(?!')")
+"""What stands in quotes is the user's own."""
+
+
+def in_users_words(text: str) -> str:
+    """A message about ``models.Request``, with the options named as users write them."""
+    return _FIELDS.sub(lambda found: KEYS.get(found[0], KEYS["allocation_policy"]), text)

@@ -1,11 +1,17 @@
 """The errors of the product: bad input, infeasible, defect. Each carries its data."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
     from models.allocation import Infeasible
+
+
+LONGEST_KEY = 64
+"""Characters of an unknown key in which a known one is looked for."""
 
 
 class CpusatError(Exception):
@@ -28,17 +34,33 @@ class BadInputError(CpusatError):
         return BadInputError(self.reason, place=self.place, file=self.file or file)
 
     @classmethod
-    def from_pydantic(cls, error: ValidationError, *, file: str = "") -> "BadInputError":
-        """The first problem that pydantic found, with its dotted path as the place."""
+    def from_pydantic(
+        cls, error: ValidationError, *, file: str = "", known: Iterable[str] = ()
+    ) -> "BadInputError":
+        """The first problem that pydantic found, with its dotted path as the place.
+
+        ``known``: keys that there are, one of which an unknown one may have been meant to be.
+        """
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         first = problems[0]
         place = ".".join(str(step) for step in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            reason = "unknown key"
+            reason = "unknown key" + _meant(str(first["loc"][-1]), known)
         others = len(problems) - 1
         more = f" (and {others} more problem{'s' if others > 1 else ''})" if others else ""
         return cls(reason + more, place=place, file=file)
+
+
+def _meant(key: str, known: Iterable[str]) -> str:
+    """The known key that is closest to the one given, whatever its case and word breaks."""
+    plain = {_plain(name): name for name in known}
+    close = get_close_matches(_plain(key[:LONGEST_KEY]), plain, n=1)
+    return f"; is it {plain[close[0]]}?" if close else ""
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace("_", "").replace("-", "")
 
 
 class InfeasibleError(CpusatError):

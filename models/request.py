@@ -30,6 +30,7 @@ Name = Annotated[str, AfterValidator(_is_name)]
 Preference = Literal["policy", "numa_min", "near", "align_by_socket", "prefer_l3", "threads"]
 
 MAX_REQUESTS = 64
+MAX_NUMA = 4096
 
 
 def _read_ids(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
@@ -51,6 +52,16 @@ def _read_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anythin
     return frozenset(found)
 
 
+def _read_numa_min(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anything
+    """One message, where pydantic would have one for numbers and one for words."""
+    if value is None or value == "all" or (type(value) is int and 1 <= value <= MAX_NUMA):
+        return value
+    raise ValueError(f"expected a number of NUMA nodes from 1 to {MAX_NUMA}, or all")
+
+
+NUMAMin = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_NUMA, strict=True)] | Literal["all"], BeforeValidator(_read_numa_min)
+]
 NUMAIds = Annotated[frozenset[int], BeforeValidator(_read_ids)]
 Strict = Annotated[StrictBool | frozenset[Preference], BeforeValidator(_read_strict)]
 
@@ -76,10 +87,8 @@ class Request(BaseModel):
     align_by_socket: StrictBool = Field(
         default=False, description="fewer sockets matter more than fewer NUMA nodes"
     )
-    numa_min: Annotated[int, Field(ge=1, le=4096, strict=True)] | Literal["all"] | None = Field(
-        default=None, description="preference: at least so many NUMA nodes"
-    )
-    numa_max: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
+    numa_min: NUMAMin | None = Field(default=None, description="preference: at least so many NUMA nodes")
+    numa_max: Annotated[int, Field(ge=1, le=MAX_NUMA, strict=True)] | None = Field(
         default=None, description="rule: at most so many NUMA nodes"
     )
     numa_ids: NUMAIds | None = Field(default=None, description="rule: only these NUMA nodes")

@@ -1,6 +1,5 @@
 """Opaque configs: our own options, merged over the driver's defaults, and the cpuset of dra-driver-cpu."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ from pydantic import ValidationError
 
 from driver.claims.view import ClaimView, ConfigEntry
 from driver.errors import RefusedError
-from driver.options import Options
+from driver.options import KEYS, Options, in_users_words
 from models import BadInputError, parse_cpuset
 
 API_VERSION, KIND = "dra.cpu/v1", "CpuClaimConfig"
@@ -20,8 +19,6 @@ LONGEST = 10_000
 MOST_WARNINGS, LONGEST_MESSAGE = 5, 400
 
 _CPUSET_KEYS = ("apiVersion", "kind", "cpuConfig")
-_NAMES = {name: str(field.validation_alias) for name, field in Options.model_fields.items()}
-_SNAKE = re.compile(rf"\b({'|'.join(_NAMES)}|policy)\b")
 
 
 @dataclass(frozen=True)
@@ -50,22 +47,12 @@ def said_of(view: ClaimView, request: str, defaults: Options) -> Said:
     return Said(own, own.over(defaults), _cpuset(where, given), tuple(_ignored(where, given)))
 
 
-def key_of(field: str) -> str:
-    """An option as users write it: ``numaMin`` for ``numa_min``."""
-    return _NAMES[field]
-
-
 def problem_of(error: ValidationError) -> str:
     """What is wrong with options, which the message names as users write them."""
-    bad = BadInputError.from_pydantic(error)
+    bad = BadInputError.from_pydantic(error, known=KEYS.values())
     key = bad.place.partition(".")[0]
     named = BadInputError(in_users_words(bad.reason), place=key if key.isprintable() else repr(key))
     return str(named)[:LONGEST_MESSAGE]
-
-
-def in_users_words(text: str) -> str:
-    """A message about ``models.Request``, with the options named as users write them."""
-    return _SNAKE.sub(lambda found: _NAMES.get(found[0], _NAMES["allocation_policy"]), text)
 
 
 def _version(where: str, config: ConfigEntry) -> str:
@@ -73,6 +60,8 @@ def _version(where: str, config: ConfigEntry) -> str:
     if not isinstance(config.parameters, dict):
         raise _bad(where, "the config's parameters are no object")
     version = config.parameters.get("apiVersion")
+    if version is None:
+        raise _bad(where, f"apiVersion is missing; write apiVersion: {API_VERSION} and kind: {KIND}")
     if version not in (API_VERSION, CPUSET_VERSION):
         raise _bad(where, f"apiVersion: {str(version)[:40]!r} is neither {API_VERSION} nor {CPUSET_VERSION}")
     return str(version)
@@ -95,7 +84,7 @@ def _agreed(where: str, entries: Iterable[Options]) -> Options:
     for options in entries:
         for field, value in options.model_dump(exclude_none=True).items():
             if agreed.setdefault(field, value) != value:
-                raise _bad(where, f"{key_of(field)}: two configs of one source say different things")
+                raise _bad(where, f"{KEYS[field]}: two configs of one source say different things")
     return Options.model_construct(**agreed)
 
 

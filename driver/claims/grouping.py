@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from driver.claims.configs import Said, key_of
+from driver.claims.configs import Said
 from driver.config import Config
 from driver.errors import RefusedError
-from driver.options import Options
+from driver.options import KEYS, Options
 
 _NOTHING: tuple[Any, ...] = (None, False, "packed", "any", frozenset())
 """Values with which an option asks for nothing."""
@@ -38,14 +38,14 @@ def _named(said: Said, config: Config) -> Iterator[str]:
     """CPUs named by number leave nothing to choose: then preferences count for nothing, and rules are refused."""
     if rules := _set(said.own, _RULES):
         reason = "cpuConfig.cpuset names the CPUs, so the driver cannot keep a rule about them"
-        raise ValueError(f"{key_of(rules[0])}: {reason}; leave out one of the two")
+        raise ValueError(f"{KEYS[rules[0]]}: {reason}; leave out one of the two")
     if wanted := _set(said.own, _PLACEMENT):
-        keys = ", ".join(map(key_of, wanted))
+        keys = ", ".join(KEYS[field] for field in wanted)
         yield f"cpuConfig.cpuset names the CPUs, so these options count for nothing: {keys}"
 
 
 def _machine(said: Said, config: Config) -> Iterator[str]:
-    if config.machine_allocation == "external":
+    if config.is_external:
         raise ValueError(
             "machineAllocation is external here, so a scheduler must name the CPUs (cpuConfig.cpuset)"
         )
@@ -63,7 +63,7 @@ def _numa_node(said: Said, config: Config) -> Iterator[str]:
         asked = _set(said.own, (field, "strict"))
         if not spreads or not asked:
             continue
-        reason = f"{key_of(field)}: a device is one NUMA node here, within which {what} adds nothing"
+        reason = f"{KEYS[field]}: a device is one NUMA node here, within which {what} adds nothing"
         if _insists(said.options, preference):
             raise ValueError(f"{reason}; leave out strict, or let the driver group by socket or machine")
         yield reason
@@ -72,14 +72,14 @@ def _numa_node(said: Said, config: Config) -> Iterator[str]:
 def _individual(said: Said, config: Config) -> Iterator[str]:
     for field in _PLACEMENT:
         if getattr(said.own, field) is not None:
-            raise ValueError(f"{key_of(field)}: {_CHOSEN}; let the driver group CPUs, or leave it out")
+            raise ValueError(f"{KEYS[field]}: {_CHOSEN}; let the driver group CPUs, or leave it out")
     return iter(())
 
 
 def _each(said: Said, devices: int) -> Iterator[str]:
     wanted = _set(said.own, _OF_THE_WHOLE)
     if devices > 1 and wanted and said.cpuset is None:
-        keys = ", ".join(map(key_of, wanted))
+        keys = ", ".join(KEYS[field] for field in wanted)
         yield f"its CPUs are of {devices} devices, and these options hold on each by itself: {keys}"
 
 

@@ -48,7 +48,7 @@ def devices_of(
     ``former``: names that single CPUs have had while claims on them live; these keep their names, whatever has
     become of the reserved CPUs since.
     """
-    machine = Machine(topology, node, config.expose_pcie_roots, config.machine_allocation == "external")
+    machine = Machine(topology, node, config.expose_pcie_roots, config.is_external)
     if config.cpu_device_mode == "individual":
         return DeviceMap(tuple(individual(machine, former or {})), topology)
     return DeviceMap(tuple(grouped(machine, config.group_by, whole_cores=bool(config.full_cores))), topology)

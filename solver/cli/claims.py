@@ -15,6 +15,7 @@ STDIN = "-"
 MAX_CHARACTERS = 2**20
 """More than the largest claim takes on any machine there is."""
 
+_KEYS = (*Claim.model_fields, *Constraint.model_fields, *Request.model_fields)
 _FOR_ONE = ("cpus", "name")
 _NO_REQUEST = "no request: say how many CPUs with --cpus N, or give --claims FILE, or requests in the document"
 
@@ -35,7 +36,7 @@ def read_claim(source: str) -> Claim:
             )
         return Claim.model_validate(document)
     except ValidationError as error:
-        raise BadInputError.from_pydantic(error, file=file) from None
+        raise BadInputError.from_pydantic(error, file=file, known=_KEYS) from None
     except BadInputError as error:
         raise error.within(file) from None
 

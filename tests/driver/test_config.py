@@ -57,7 +57,7 @@ def test_placement_options_are_the_defaults_of_claims(file):
     assert read_config(None).defaults == Options()
 
 
-@pytest.mark.parametrize("text", ["{}", "# nothing yet\n"])
+@pytest.mark.parametrize("text", ["{}", "# nothing yet\n", "reservedCPUs:\nhostnameOverride:\ncdiDir:\n"])
 def test_a_file_may_leave_everything_out(file, text):
     assert read(file, text) == Config()
 
@@ -70,7 +70,14 @@ def test_flags_go_over_the_file_and_those_not_given_do_not(file):
 
 WRONG = {
     "groupBy: node": "groupBy: Input should be 'numanode', 'socket' or 'machine'",
-    "group_by: socket": "group_by: unknown key",
+    "group_by: socket": "group_by: unknown key; is it groupBy?",
+    "reservedCpus: 0-1": "reservedCpus: unknown key; is it reservedCPUs?",
+    "exposePcieRoots: true": "exposePcieRoots: unknown key; is it exposePCIeRoots?",
+    "numaMin: ALL": "numaMin: expected a number of NUMA nodes from 1 to 4096, or all",
+    "numaMin: 3\nnumaMax: 2": "numaMin 3 is above numaMax 2",
+    "cdiDir: 5": "cdiDir: '5' is not an absolute path",
+    "allocator: external": "allocator: external needs cpuDeviceMode: grouped and groupBy: machine",
+    "groupBy: machine\nallocator: cpumanager\nmachineAllocation: external": "cpumanager contradicts machineAll",
     "cpus: 3": "cpus: unknown key",
     "within: 0-3": "within: unknown key",
     "apiVersion: v2": "apiVersion: Input should be 'v1alpha1'",
@@ -85,9 +92,9 @@ WRONG = {
     "bindAddress: '8080'": "bindAddress: '8080' is no address such as :8080, 127.0.0.1:8080 or [::]:8080",
     "kubeletRootDir: var/lib/kubelet": "kubeletRootDir: 'var/lib/kubelet' is not an absolute path",
     'cdiDir: "/run/c\\0di"': r"cdiDir: '/run/c\x00di' is not an absolute path",
-    "hostnameOverride: Worker": "hostnameOverride: String should match pattern",
+    "hostnameOverride: Worker": "hostnameOverride: 'Worker' is no node's name such as node-1.example.com",
     "allocationPolicy: spread": "allocationPolicy: Input should be 'packed' or 'distributed'",
-    "threads: spread\nfullCores: true": "threads: spread and full_cores contradict each other; drop one",
+    "threads: spread\nfullCores: true": "threads: spread and fullCores contradict each other; drop one",
     "machineAllocation: external": "machineAllocation: external needs cpuDeviceMode: grouped and groupBy: machine",
     "cpuDeviceMode: individual\nallocationPolicy: packed": "the scheduler chooses the CPUs",
     "- groupBy": "is not a mapping of settings",
@@ -136,3 +143,17 @@ def test_addresses_have_a_host_and_a_port(text, address):
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(ValueError, match=r"is no (address|port)"):
         read_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "external"),
+    {
+        "groupBy: machine": False,
+        "groupBy: machine\nallocator: cpumanager": False,
+        "groupBy: machine\nallocator: external": True,
+        "groupBy: machine\nmachineAllocation: external": True,
+        "groupBy: machine\nallocator: external\nmachineAllocation: external": True,
+    }.items(),
+)
+def test_an_external_allocator_goes_by_either_name(file, text, external):
+    assert read(file, text).is_external is external

@@ -78,8 +78,14 @@ OPTIONS = {
         "--cpus 4 --numa-min most",
         "--numa-min: 'most' is neither a number from 1 nor 'all'",
     ),
-    "a floor of zero": ("--cpus 4 --numa-min 0", "--numa-min: Input should be greater than or equal to 1"),
-    "a floor beyond all bounds": ("--cpus 4 --numa-min 99999", "--numa-min: Input should be less than or equal"),
+    "a floor of zero": (
+        "--cpus 4 --numa-min 0",
+        "--numa-min: expected a number of NUMA nodes from 1 to 4096, or all",
+    ),
+    "a floor beyond all bounds": (
+        "--cpus 4 --numa-min 99999",
+        "--numa-min: expected a number of NUMA nodes from 1 to 4096, or all",
+    ),
     "a floor in other digits": ("--cpus 4 --numa-min ²", "--numa-min: '²' is neither a number"),
     "a ceiling of zero": ("--cpus 4 --numa-max 0", "--numa-max: Input should be greater than or equal to 1"),
     "NUMA nodes that run backwards": ("--cpus 4 --numa-ids 3-1", "--numa-ids: range '3-1' runs backwards"),

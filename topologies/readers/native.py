@@ -5,10 +5,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models import BadInputError, Topology
+from models import CPU, BadInputError, Device, NUMANode, Request, Topology
 from models.cpuset import MAX_CPU
 
 _MARKS = frozenset({"apiVersion", "api_version", "kind", "cpus"})
+_KEYS = [key for model in (Topology, CPU, NUMANode, Device, Request) for key in model.model_fields]
 _PLAIN_ID = re.compile(r"0|[1-9][0-9]*")
 
 
@@ -21,7 +22,7 @@ def read_native(document: Any, *, name: str = "") -> Topology:  # noqa: ANN401 -
     try:
         topology = Topology.model_validate(document)
     except ValidationError as error:
-        raise BadInputError.from_pydantic(error) from None
+        raise BadInputError.from_pydantic(error, known=_KEYS) from None
     return topology if topology.name else topology.model_copy(update={"name": name[:253]})
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from driver.claims.configs import in_users_words
 from driver.errors import RefusedError
+from driver.options import in_users_words
 from models import InfeasibleError
 from tests.driver.claims.documents import Node, claim, config, cpuset, options, result
 from tests.driver.claims.machines import FOUR_NODES, MACHINE
@@ -96,8 +96,8 @@ def test_different_values_for_different_requests_are_no_error() -> None:
         ({"numaMim": 2}, "numaMim: unknown key"),
         ({"numa_min": 2}, "numa_min: unknown key"),
         ({"allocationPolicy": "spread"}, "allocationPolicy: Input should be 'packed' or 'distributed'"),
-        ({"numaMin": 0}, "numaMin: Input should be greater than or equal to 1"),
-        ({"numaMin": "2"}, "numaMin: Input should be a valid integer"),
+        ({"numaMin": 0}, "numaMin: expected a number of NUMA nodes from 1 to 4096, or all"),
+        ({"numaMin": "2"}, "numaMin: expected a number of NUMA nodes from 1 to 4096, or all"),
         ({"fullCores": "yes"}, "fullCores: Input should be a valid boolean"),
         ({"cpus": 4}, "cpus: unknown key"),
         ({"within": "0-3"}, "within: unknown key"),
@@ -105,6 +105,9 @@ def test_different_values_for_different_requests_are_no_error() -> None:
         ({"threads": "spread", "fullCores": True}, "threads: spread and fullCores contradict each other"),
         ({"numaMin": 3, "numaMax": 2}, "numaMin 3 is above numaMax 2"),
         ({"numaIds": "0-99999999999"}, "numaIds: CPU 99999999999 is above"),
+        ({"strict": ["policy"]}, "strict: 'policy' is no preference; these are: allocationPolicy, numaMin"),
+        ({"alocationPolicy": "packed"}, "alocationPolicy: unknown key; is it allocationPolicy?"),
+        ({"full_cores": True}, "full_cores: unknown key; is it fullCores?"),
         ({"strict": ["fit"]}, "strict: 'fit' is no preference; these are: allocationPolicy, numaMin"),
         ({"strict": [["near"]]}, "strict: expected true, false or a list of preferences"),
         ({"near": "x" * 300}, "near: String should have at most 253 characters"),
