@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from driver.cluster.api import Api, at
 from driver.errors import RefusedError
@@ -87,7 +88,7 @@ class Releaser:
         document = self._api.get(entry.namespace, entry.name)
         if at(document, "metadata", "uid") != entry.uid:
             return True
-        results = at(document, "status", "allocation", "devices", "results") or []
+        results = _items(document, "status", "allocation", "devices", "results")
         return not at(document, "status", "reservedFor") or not any(self._is_here(each) for each in results)
 
     def _is_here(self, result: object) -> bool:
@@ -143,6 +144,12 @@ class Releaser:
 
 
 def _pods(document: Document) -> frozenset[str]:
-    consumers = at(document, "status", "reservedFor") or []
+    consumers = _items(document, "status", "reservedFor")
     uids = [at(each, "uid") for each in consumers if at(each, "resource") == "pods"]
     return frozenset(uid for uid in uids if isinstance(uid, str) and is_uid(uid))
+
+
+def _items(document: Document | None, *path: str) -> list[Any]:
+    """What a list at a path has in it; nothing where there is something else."""
+    found = at(document, *path)
+    return found if isinstance(found, list) else []

@@ -106,10 +106,14 @@ def test_a_claim_that_is_there_is_kept(server: ApiServer, case: Case) -> None:
         lambda document: document.pop("status"),
         lambda document: document["status"].pop("reservedFor"),
         lambda document: document["status"]["allocation"]["devices"].pop("results"),
+        lambda document: document["status"]["allocation"]["devices"].update(results=5),
         lambda document: document["status"]["allocation"]["devices"]["results"][0].update(driver="gpu.example"),
         lambda document: document["status"]["allocation"]["devices"]["results"][0].update(pool="node-2"),
     ],
-    ids=["other-uid", "deallocated", "no-status", "not-reserved", "no-results", "other-driver", "other-node"],
+    ids=[
+        *("other-uid", "deallocated", "no-status", "not-reserved", "no-results", "results-that-are-none"),
+        *("other-driver", "other-node"),
+    ],
 )
 def test_a_claim_that_is_no_longer_ours_is_released(
     server: ApiServer, case: Case, change: Callable[[Any], Any]
