@@ -4,20 +4,23 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
 from driver.cli.run import CONFIG
-from driver.config import read_config
+from driver.config import Config, read_config
 from driver.kubelet.folders import Folders
 from driver.ledger.entry import Entry
-from driver.ledger.files import QUARANTINE, read_entry
+from driver.ledger.files import Aside, aside, quarantined, read_entry
+from driver.overlay import lay, read_overlay
 from models import BadInputError, Topology, format_cpuset
 from solver.cli.machine import overlaid
 from solver.cli.options import SOURCE
 from solver.cli.streams import say
 from topologies.load import load
+from topologies.readers.sysfs import read_sysfs
 
 PARAMS = (
     CONFIG,
@@ -37,12 +40,13 @@ class Holdings:
     """What a ledger's folder says: its entries, and why files that look like entries are none."""
 
     entries: Sequence[Entry] = ()
-    unreadable: Sequence[BadInputError] = ()
+    unreadable: Sequence[Aside] = ()
 
     @property
-    def held(self) -> frozenset[int]:
-        """CPUs of all entries."""
-        return frozenset[int]().union(*(entry.cpuset for entry in self.entries))
+    def holders(self) -> dict[int, str]:
+        """Whose each CPU is. Those that a file names which cannot be read are nobody else's either."""
+        named = {cpu: f"held by {each.file.name}" for each in self.unreadable for cpu in sorted(each.cpus)}
+        return named | {cpu: f"held by {title(entry)}" for entry in self.entries for cpu in sorted(entry.cpuset)}
 
 
 def read_holdings(folder: Path) -> Holdings:
@@ -50,16 +54,15 @@ def read_holdings(folder: Path) -> Holdings:
     if not folder.is_dir():
         raise BadInputError("is no folder: has the driver ever run here? --ledger names another", file=str(folder))
     entries: list[Entry] = []
-    unreadable: list[BadInputError] = []
+    unreadable: list[Aside] = []
     for file in sorted(file for file in folder.glob("*.json") if file.is_file()):
         try:
             entries.append(read_entry(file))
         except FileNotFoundError:
             pass  # Its claim has ended meanwhile.
         except (OSError, ValueError) as error:
-            unreadable.append(BadInputError(getattr(error, "strerror", None) or str(error), file=str(file)))
-    aside = [BadInputError("is in quarantine", file=str(file)) for file in sorted(folder.glob(f"{QUARANTINE}/*"))]
-    return Holdings(sorted(entries, key=title), [*unreadable, *aside])
+            unreadable.append(aside(file, getattr(error, "strerror", None) or str(error)))
+    return Holdings(sorted(entries, key=title), [*unreadable, *quarantined(folder)])
 
 
 def title(entry: Entry) -> str:
@@ -71,13 +74,22 @@ def state(config: Path | None, ledger: Path | None, topology: str, output: str) 
     """Show who holds which CPUs."""
     settings = read_config(config)
     folder = ledger or Folders(settings.kubelet_root_dir).ledger
-    machine = load(topology)
-    machine = overlaid(machine, format_cpuset(settings.reserved_cpus & machine.online) or None, ())
-    holdings = read_holdings(folder)
+    machine, holdings = machine_of(settings, topology), read_holdings(folder)
     if output == "json":
         say(json.dumps(as_document(machine, holdings), indent=2))
     else:
         show(machine, holdings)
+
+
+def machine_of(settings: Config, source: str) -> Topology:
+    """The machine, under what the configuration says of it."""
+    if source == "host" and settings.sysfs_overlay:
+        with TemporaryDirectory() as into:
+            sysfs = lay(read_overlay(Path(settings.sysfs_overlay)), Path("/sys"), Path(into))
+            machine = read_sysfs(sysfs, name="host")
+    else:
+        machine = load(source)
+    return overlaid(machine, format_cpuset(settings.reserved_cpus & machine.online) or None, ())
 
 
 def as_document(machine: Topology, holdings: Holdings) -> dict[str, Any]:
@@ -85,7 +97,7 @@ def as_document(machine: Topology, holdings: Holdings) -> dict[str, Any]:
     return {
         "machine": machine.name,
         "reserved": format_cpuset(machine.reserved),
-        "free": format_cpuset(machine.allocatable - holdings.held),
+        "free": format_cpuset(machine.allocatable - holdings.holders.keys()),
         "claims": [
             {
                 **entry.model_dump(mode="json", include={"uid", "namespace", "name", "cpuset", "mems", "adopted"}),
@@ -96,7 +108,10 @@ def as_document(machine: Topology, holdings: Holdings) -> dict[str, Any]:
             }
             for entry in holdings.entries
         ],
-        "unreadable": [{"file": error.file, "reason": error.reason} for error in holdings.unreadable],
+        "unreadable": [
+            {"file": str(each.file), "reason": each.reason, "cpuset": format_cpuset(each.cpus)}
+            for each in holdings.unreadable
+        ],
     }
 
 
@@ -119,15 +134,14 @@ def show(machine: Topology, holdings: Holdings) -> None:
     from solver.cli.draw import Drawing, plain
     from solver.cli.terminal import render
 
-    owners = {cpu: f"held by {title(entry)}" for entry in holdings.entries for cpu in sorted(entry.cpuset)}
     table = Table("claim", "pod", "container", "CPUs", "NUMA nodes", "engine", box=None, padding=(0, 2, 0, 0))
     for entry in holdings.entries:
         pods, container = carriers(entry)
         engine = "adopted" if entry.adopted else entry.engine or "given"
         words = [Text(plain(word)) for word in (title(entry), ", ".join(pods) or "-", container)]
         table.add_row(*words, CPUList(entry.cpuset), numa_nodes(machine, entry) or "-", engine)
-    bad = [Text(plain(f"cannot be read: {error}"), "red") for error in holdings.unreadable]
-    render(Drawing(machine, owners), "", table if holdings.entries else "no claim holds CPUs", *bad)
+    bad = [Text(plain(f"cannot be read: {each}"), "red") for each in holdings.unreadable]
+    render(Drawing(machine, holdings.holders), "", table if holdings.entries else "no claim holds CPUs", *bad)
 
 
 command = click.Command("state", callback=state, params=list(PARAMS), help=state.__doc__, epilog=SOURCE)

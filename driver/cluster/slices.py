@@ -118,7 +118,8 @@ class Publisher:
             try:
                 self._round()
             except RefusedError as error:
-                log.warning("slices: %s", error.message)
+                if not self._stopping.is_set():
+                    log.warning("slices: %s", error.message)
             except Exception:
                 log.exception("slices could not be published")
             if time.monotonic() - began > CALM:

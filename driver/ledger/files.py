@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -100,7 +99,7 @@ class Files:
         """
         self._make_ready()
         entries: dict[str, Entry] = {}
-        aside = list(_before(self.quarantine))
+        others = quarantined(self.folder)
         held: frozenset[int] = frozenset()
         for path in self._files():
             try:
@@ -108,13 +107,13 @@ class Files:
                 if clash := entry.cpuset & held:
                     raise ValueError(f"an older file gives CPUs {format_cpuset(clash)} to another claim")
             except (OSError, ValueError) as error:
-                aside.append(self._set_aside(path, str(error)))
+                others.append(self._set_aside(path, str(error)))
             else:
                 entries[entry.uid] = entry
                 held |= entry.cpuset
-        for each in aside:
+        for each in others:
             log.error("a file of the ledger cannot be used: %s", each)
-        return Read(entries, tuple(aside))
+        return Read(entries, tuple(others))
 
     def _path(self, uid: str) -> Path:
         if not is_uid(uid):
@@ -147,7 +146,7 @@ class Files:
         except OSError as error:
             log.error("%s cannot be moved to %s: %s", path, target, error.strerror)
             target = target if target.exists() else path
-        return Aside(target, reason, *_legible(target))
+        return aside(target, reason)
 
 
 def _content(entry: Entry) -> bytes:
@@ -175,11 +174,16 @@ def read_entry(path: Path) -> Entry:
     return entry
 
 
-def _before(quarantine: Path) -> Iterator[Aside]:
-    """Files that nobody has dealt with since an earlier start."""
+def aside(path: Path, reason: str) -> Aside:
+    """A file that is no entry, with what it still says."""
+    return Aside(path, reason, *_legible(path))
+
+
+def quarantined(folder: Path) -> list[Aside]:
+    """Files in the quarantine of a ledger's folder, with which nobody has dealt yet."""
     with suppress(OSError):
-        for path in sorted(quarantine.iterdir()):
-            yield Aside(path, "was put into quarantine", *_legible(path))
+        return [aside(path, "was put into quarantine") for path in sorted((folder / QUARANTINE).iterdir())]
+    return []
 
 
 def _legible(path: Path) -> tuple[frozenset[int], bool]:

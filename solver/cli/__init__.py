@@ -108,7 +108,8 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, BadInputError):
         return Failure(brief(error))
     if isinstance(error, OSError):
-        return Failure(_shortened(str(error), LONGEST))
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        return Failure(_shortened(told, LONGEST))
     if isinstance(error, InfeasibleError):
         return NotPlaced(str(error))
     if not isinstance(error, DefectError):

@@ -85,8 +85,28 @@ def test_files_that_are_no_entries_are_named_with_the_reason(ledger):
     output = state("--ledger", ledger).output
     assert f"cannot be read: {ledger}/torn.json: is torn: Unterminated string" in output
     assert f"cannot be read: {ledger}/other.json: it is the file of another claim" in output
-    assert f"cannot be read: {ledger}/quarantine/older.json: is in quarantine" in output
+    assert f"cannot be read: {ledger}/quarantine/older.json: was put into quarantine; it names no CPUs" in output
     assert "default/web" in output
+
+
+def test_cpus_that_an_unreadable_file_still_names_are_not_free(ledger):
+    (ledger / "torn.json").write_text('{"uid": "torn", "cpuset": "10-12", "mems')
+    (ledger / "quarantine" / "older.json").write_text('{"uid": "older", "cpuset": "20"}')
+    result = state("--ledger", ledger)
+    assert "held by torn.json    3 CPUs   10-12" in result.output
+    assert "held by older.json   1 CPU    20" in result.output
+    assert "its CPUs 10-12 stay held" in result.output
+    found = json.loads(state("--ledger", ledger, "--output", "json").output)
+    assert found["free"] == "0-1,6-7,13-19,21-30"
+    assert [each["cpuset"] for each in found["unreadable"]] == ["10-12", "20"]
+
+
+def test_the_host_is_read_under_the_overlay_of_the_configuration(tmp_path):
+    (tmp_path / "overlay.yaml").write_text('/sys/devices/system/cpu/online: "0"')
+    config = tmp_path / "config.yaml"
+    config.write_text(f"sysfsOverlay: {tmp_path}/overlay.yaml")
+    line = ["state", "--config", str(config), "--ledger", str(tmp_path), "--output", "json"]
+    assert json.loads(CliRunner().invoke(main, line).output)["free"] == "0"
 
 
 def test_a_ledger_without_claims_says_so(tmp_path):

@@ -373,7 +373,7 @@ CLASH = Infeasible(rules=(Rule(name="cpus", request="cpus", text="10 CPUs asked,
     ("error", "code", "message"),
     [
         (BadInputError("is\nempty", place="line 1", file="t.json"), 2, "error: t.json: line 1: is empty\n"),
-        (PermissionError(13, "Permission denied", "/x"), 2, "error: [Errno 13] Permission denied: '/x'\n"),
+        (PermissionError(13, "Permission denied", "/x"), 2, "error: /x: Permission denied\n"),
         (InfeasibleError(CLASH), 1, "error: 10 CPUs asked, 8 free\n"),
         (
             DefectError("A is not in F"),
