@@ -242,7 +242,7 @@ def answered(*args: str, **options: object) -> None:
         assert result.stderr.count("\n") == 1
 
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 VALUES = ["4", "-1", "1e9", "0x10", "1:30", "~", "true", ".inf", "0-3", "3-1", "é", "\t", "<<", "---\n"]
 KEYS = ["requests", "constraints", "cpus", "name", "near", "strict", "match", "numa", "cpu", "core", "socket"]
 MARKS = [

@@ -32,7 +32,7 @@ def test_the_claim_comes_over_its_class_and_the_class_over_the_defaults_field_by
     ("said", "default"),
     [
         ({"allocationPolicy": "packed"}, {"allocationPolicy": "distributed"}),
-        ({"fullCores": False}, {"fullCores": True}),
+        ({"threads": "pack"}, {"threads": "spread"}),
         ({"strict": False}, {"strict": True}),
         ({"fit": "tight"}, {"fit": "loose"}),
     ],

@@ -83,6 +83,14 @@ def test_given_cpus_are_read_in_socket_grouping_too() -> None:
     assert found.set_aside == {8, 24}
 
 
+def test_cpus_that_split_a_core_are_refused_where_whole_cores_are_the_rule_of_the_node() -> None:
+    node = Node(FOUR_NODES, groupBy="machine", fullCores=True)
+    consumed = result("r", "cpudevmachine", "2")
+    assert node.wish(claim(consumed, configs=[cpuset("3,19")])).given == {"r": {3, 19}}
+    with pytest.raises(RefusedError, match="CPUs 3-4 are parts of cores"):
+        node.wish(claim(consumed, configs=[cpuset("3-4")]))
+
+
 @pytest.mark.parametrize("requests", [(["a"], ["b"]), (None, None)], ids=["by name", "for all"])
 def test_two_requests_cannot_be_given_the_same_cpu(requests: Any) -> None:
     configs = {str(names): cpuset("1-2", names) for names in requests}.values()

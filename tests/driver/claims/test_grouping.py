@@ -143,6 +143,22 @@ def test_what_strict_rules_out_is_infeasible_with_its_numbers() -> None:
         node.shares(claim(result("r", "cpudevmachine", "3"), configs=[wanted]))
 
 
+@pytest.mark.parametrize(
+    ("key", "said"), [("fullCores", {"fullCores": False}), ("threads", {"threads": "spread"})]
+)
+def test_a_claim_cannot_split_cores_where_whole_ones_are_the_rule_of_the_node(
+    key: str, said: dict[str, Any]
+) -> None:
+    node = Node(FOUR_NODES, groupBy="machine", fullCores=True)
+    for source in ("FromClass", "FromClaim"):
+        with pytest.raises(
+            RefusedError, match=f"request r: {key}: whole cores are the rule of this node"
+        ) as refused:
+            node.wish(claim(result("r", "cpudevmachine", "4"), configs=[options(source, **said)]))
+        assert refused.value.reason == "BadConfig"
+    assert node.wish(claim(result("r", "cpudevmachine", "4"), configs=[options(fullCores=True)])).requests
+
+
 def test_results_of_one_request_on_one_device_are_one_request_of_the_solver() -> None:
     shared = [result("r", "cpudevnuma001", "3", shareID=share) for share in ("a", "b")]
     document = claim(*shared, configs=[options(fullCores=True)])

@@ -88,13 +88,13 @@ def outcome(node: Node, document: Any) -> str:
 
 
 @given(st.sampled_from(list(places(DOCUMENT))), JSON, st.sampled_from(NODES))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_a_claim_with_anything_anywhere_is_read_or_refused(path: tuple[Step, ...], value: Any, node: Node) -> None:
     assert outcome(node, spoilt(path, value)) in {"wish", "BadClaim", "BadConfig", "ClaimGone", "AdminAccess"}
 
 
 @given(st.dictionaries(st.sampled_from(["allocationPolicy", "numaMin", "numaIds", "strict", "x"]) | WORDS, JSON))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_config_with_anything_in_it_is_read_or_refused(said: dict[str, Any]) -> None:
     for document in (options(**said), cpuset("4", **said), config({**said, "apiVersion": "v1alpha1"})):
         found = outcome(NODES[0], claim(result("r", "cpudevmachine", "1"), configs=[document]))
@@ -102,7 +102,7 @@ def test_a_config_with_anything_in_it_is_read_or_refused(said: dict[str, Any]) -
 
 
 @given(JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_anything_in_place_of_a_claim_is_refused(document: Any) -> None:
     assert outcome(NODES[0], document) == "BadClaim"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driver.devices.device import Capacity, Device
@@ -101,7 +101,6 @@ def test_a_request_takes_whole_steps_and_all_of_them_if_it_does_not_say(
 
 
 @given(st.integers(1, 4096), st.sampled_from([1, 2, 4, 8]))
-@settings(deadline=None)
 def test_a_request_policy_keeps_the_rules_of_the_api(value: int, step: int) -> None:
     if value >= step:
         check_pool(slices([Device("d", frozenset(), {}, Capacity(value, step))], NODE, 1))

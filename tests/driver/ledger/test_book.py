@@ -399,4 +399,4 @@ class Steps(RuleBasedStateMachine):
 
 
 test_steps_in_any_order = Steps.TestCase
-test_steps_in_any_order.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+test_steps_in_any_order.settings = settings(max_examples=30, stateful_step_count=30)

@@ -260,6 +260,4 @@ class Masks(RuleBasedStateMachine):
 
 
 TestMasks = Masks.TestCase
-TestMasks.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestMasks.settings = settings(max_examples=200, stateful_step_count=50, suppress_health_check=list(HealthCheck))

@@ -37,7 +37,7 @@ def test_a_question_is_read_as_it_was_asked(a, b, free, time_limit):
     assert Question.model_validate_json(question.model_dump_json()) == question
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(requests("a"), CPUS)
 def test_a_result_is_read_as_it_was_found(request, free):
     result = solve(MACHINE, request, free=free, engine="greedy")

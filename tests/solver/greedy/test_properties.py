@@ -40,7 +40,7 @@ def asked(draw):
 
 
 @pytest.mark.parametrize("take", TAKES.values(), ids=TAKES.keys())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(asked())
 def test_the_answer_has_the_size_asked_for_and_is_free_or_too_few_are(take, question):
     topology, free, cpus = question
@@ -53,7 +53,7 @@ def test_the_answer_has_the_size_asked_for_and_is_free_or_too_few_are(take, ques
 
 
 @pytest.mark.parametrize("take", TAKES.values(), ids=TAKES.keys())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(asked(), st.randoms())
 def test_the_order_of_the_document_and_monotone_renaming_change_nothing(take, question, random):
     topology, free, cpus = question

@@ -68,7 +68,7 @@ def requests(draw, most_nodes=6, most_cpus=20):
     return free, group * draw(st.integers(1, max(1, sum(free) // group))), group
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(requests())
 @example(([1, 1, 4], 5, 1))
 @example(([3, 1, 3, 2, 1], 9, 1))
@@ -77,7 +77,7 @@ def test_the_choice_is_the_first_best_of_all_sets(request):
     assert given_cpus(split_evenly(*request), request[2]) == tried_out(*request)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(requests(most_nodes=40, most_cpus=30), st.booleans())
 def test_a_split_gives_what_was_asked_from_what_is_free(request, exact):
     free, cpus, group = request
