@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from driver.claims.configs import Said
-from driver.claims.shares import Share
+from driver.claims.shares import DeviceCPUs, Share
 from driver.claims.view import ClaimView
 from driver.errors import RefusedError
 from driver.node import NodeCPUs
@@ -23,6 +23,14 @@ def named(view: ClaimView, shares: Shares, said: Mapping[str, Said], node: NodeC
         _check(view, name, cpus, shares[name], node)
     _check_apart(view, found)
     return found
+
+
+def check_whole(view: ClaimView, given: Mapping[str, frozenset[int]], devices: DeviceCPUs) -> None:
+    """Raise ``RefusedError("BadConfig")`` where the CPUs of a request are not whole cores."""
+    for name, cpus in given.items():
+        if split := devices.split(cpus):
+            reason = f"CPUs {format_cpuset(split)} are parts of cores, and whole ones are the rule of this node"
+            raise _bad(view, name, f"{reason} (fullCores)")
 
 
 def single(view: ClaimView, shares: Shares, said: Mapping[str, Said]) -> dict[str, frozenset[int]]:

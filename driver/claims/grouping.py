@@ -29,9 +29,18 @@ def notes_on(where: str, said: Said, devices: int, config: Config) -> list[str]:
     grouping = config.group_by if config.cpu_device_mode == "grouped" else "individual"
     meaning = _named if said.cpuset is not None and grouping != "individual" else _MEANINGS[grouping]
     try:
+        _keep_rule(said, config)
         return [f"{where}: {note}" for note in [*meaning(said, config), *_each(said, devices)]]
     except ValueError as error:
         raise RefusedError("BadConfig", f"{where}: {error}") from None
+
+
+def _keep_rule(said: Said, config: Config) -> None:
+    """Capacity is published in whole cores where they are the node's rule: who splits one takes what others were
+    promised."""
+    for field, value in (("full_cores", False), ("threads", "spread")):
+        if config.full_cores and getattr(said.own, field) == value:
+            raise ValueError(f"{KEYS[field]}: whole cores are the rule of this node (fullCores); leave it out")
 
 
 def _named(said: Said, config: Config) -> Iterator[str]:

@@ -17,6 +17,9 @@ class DeviceCPUs(Protocol):
     def near(self, place: str) -> frozenset[int]:
         """Those near a device of another kind or a CPU list. Raises ``BadInputError`` if it is neither here."""
 
+    def split(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Of these CPUs, those of cores that are not among them as a whole."""
+
 
 @dataclass(frozen=True)
 class Share:

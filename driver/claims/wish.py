@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from driver.claims.configs import LONGEST_MESSAGE, Said, problem_of, said_of
-from driver.claims.given import named, single
+from driver.claims.given import check_whole, named, single
 from driver.claims.grouping import notes_on
 from driver.claims.shares import DeviceCPUs, Share, by_request, shares_of
 from driver.claims.view import ClaimView
@@ -47,10 +47,10 @@ def wish(view: ClaimView, config: Config, devices: DeviceCPUs, node: NodeCPUs, p
     notes = [note for each in said.values() for note in each.notes]
     for name, each in said.items():
         notes += notes_on(f"claim {view.ref}, request {name}", each, len(shares[name]), config)
-    if config.cpu_device_mode == "individual":
-        given = single(view, shares, said)
-    else:
-        given = named(view, shares, said, node)
+    is_single = config.cpu_device_mode == "individual"
+    given = single(view, shares, said) if is_single else named(view, shares, said, node)
+    if config.full_cores:
+        check_whole(view, given, devices)
     requests = tuple(
         _request(f"claim {view.ref}, request {name}", share, said[name], devices, alone=len(own) == 1)
         for name, own in shares.items()

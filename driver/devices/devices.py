@@ -36,6 +36,11 @@ class DeviceMap:
         """The CPUs near a device's name or a CPU list. Raises ``BadInputError`` if it is neither here."""
         return self.topology.local_cpus(place)
 
+    def split(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Of these CPUs, those of cores that are not among them as a whole."""
+        split = {cpu.core for cpu in self.topology.cpus if cpu.cpu not in cpus}
+        return cpus & {cpu.cpu for cpu in self.topology.cpus if cpu.core in split}
+
     def __iter__(self) -> Iterator[Device]:
         return iter(self.devices)
 
