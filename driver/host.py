@@ -11,9 +11,11 @@ from pathlib import Path
 from driver.config import Config
 from driver.durable import read_bounded, remove, write_whole
 from driver.node import NodeCPUs
+from driver.options import Options, in_users_words
 from driver.overlay import lay, read_overlay
 from driver.watch import isolated, online_now
-from models import BadInputError, Topology, format_cpuset, parse_cpuset
+from models import BadInputError, InfeasibleError, Request, Topology, format_cpuset, parse_cpuset
+from solver import solve
 from topologies.readers.sysfs import read_sysfs
 
 log = logging.getLogger(__name__)
@@ -22,6 +24,9 @@ NODE_NAME = "NODE_NAME"
 """The variable that the DaemonSet sets to ``spec.nodeName``."""
 
 POD_UID = "POD_UID"
+
+PLACES = ("numa_ids", "core_type", "near")
+"""Options that name parts of a machine."""
 
 LARGEST = 1 << 22
 
@@ -54,11 +59,24 @@ class Host:
             raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
         if cpus.allocatable == cpus.kept:
             log.warning("no CPUs are published: %d must stay shared (minSharedCPUs)", cpus.min_shared)
+        if clash := lacking(config.defaults, topology):
+            log.warning("claims without options of their own get no CPUs here: %s", clash)
         return cls(_node_name(config), sysfs, topology, cpus)
 
     def online(self) -> frozenset[int]:
         """CPUs that the kernel has up now."""
         return online_now(self.sysfs)
+
+
+def lacking(defaults: Options, machine: Topology) -> str:
+    """Why not even one CPU can be given where the defaults say, if so: NUMA nodes, a core type or a device that
+    the machine does not have."""
+    named = {key: value for key, value in defaults.for_request().items() if key in PLACES}
+    try:
+        solve(machine, Request(cpus=1, **named), engine="greedy").require()
+    except (BadInputError, InfeasibleError) as error:
+        return in_users_words(str(error))
+    return ""
 
 
 def memoryless(sysfs: Path, machine: Topology) -> frozenset[int]:
