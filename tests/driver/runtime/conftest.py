@@ -7,14 +7,16 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.driver.runtime.archive import UnavailableError
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.faulty import Faults
 from tests.driver.runtime.masks import why_no_cpusets
 from tests.driver.runtime.node import ONLINE, Node
-from tests.driver.runtime.packages import SUITES, UnavailableError, fetch
+from tests.driver.runtime.packages import SUITES, fetch
 
 
 def why_not() -> str:
@@ -43,9 +45,17 @@ def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
 
 
 @pytest.fixture
-def node(containerd: Containerd, short_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+def settings() -> dict[str, Any]:
+    """Of the driver's configuration, beside those that make a node of this machine."""
+    return {}
+
+
+@pytest.fixture
+def node(
+    containerd: Containerd, short_path: Path, settings: dict[str, Any], request: pytest.FixtureRequest
+) -> Iterator[Node]:
     """With API server, kubelet and driver; prints every step with the masks that the kernel had then."""
-    node = Node(short_path, containerd)
+    node = Node(short_path, containerd, **settings)
     try:
         with node.open():
             yield node

@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -100,3 +101,10 @@ class Enclosed:
     def _signal(self, number: signal.Signals) -> None:
         if (pid := self.pid) is not None:
             os.kill(pid, number)
+
+
+def commands() -> Iterator[str]:
+    """Of all processes that run on this machine, in an enclosure or not."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # It has ended.
+            yield file.read_text()

@@ -1,17 +1,31 @@
-"""What the kernel says: on which CPUs a container's processes may run. Independent of how the driver looks."""
+"""What the kernel says: on which CPUs a container's processes may run, on which NUMA nodes their memory may lie.
+
+Independent of how the driver looks.
+"""
 
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from models import format_cpuset, parse_cpuset
 
 MOUNT = Path("/sys/fs/cgroup")
-V1, V2 = ("cpuset.cpus", "tasks"), ("cpuset.cpus.effective", "cgroup.threads")
-"""The mask, and the numbers of all threads."""
+V1, V2 = "tasks", "cgroup.threads"
+"""The numbers of all threads."""
 
-STATUS = "Cpus_allowed_list:"
+
+class Kind(NamedTuple):
+    """A list that the kernel keeps: its file in a cgroup of either version, and its line in a thread's status."""
+
+    v1: str
+    v2: str
+    status: str
+
+
+CPUS = Kind("cpuset.cpus", "cpuset.cpus.effective", "Cpus_allowed_list:")
+MEMS = Kind("cpuset.mems", "cpuset.mems.effective", "Mems_allowed_list:")
 
 
 class MixedError(AssertionError):
@@ -37,13 +51,23 @@ def mask(cgroup: str) -> frozenset[int]:
 
     Raises ``MixedError``, and ``OSError`` if there is no such cgroup.
     """
-    cpus = parse_cpuset((folder(cgroup) / (V1 if _is_v1() else V2)[0]).read_text())
+    return _agreed(cgroup, CPUS, "run on")
+
+
+def memory_nodes(cgroup: str) -> frozenset[int]:
+    """NUMA nodes of a cgroup, on which the memory of each of its threads may lie. Raises as ``mask`` does."""
+    return _agreed(cgroup, MEMS, "have memory of")
+
+
+def _agreed(cgroup: str, kind: Kind, what: str) -> frozenset[int]:
+    file = kind.v1 if is_v1() else kind.v2
+    numbers = parse_cpuset((folder(cgroup) / file).read_text())
     for thread in threads(cgroup):
-        for allowed in _allowed(thread):
-            if allowed != cpus:
-                said = f"thread {thread} may run on {format_cpuset(allowed)}"
-                raise MixedError(f"{said}, its cgroup {cgroup} on {format_cpuset(cpus)}")
-    return cpus
+        for allowed in _allowed(thread, kind):
+            if allowed != numbers:
+                said = f"thread {thread} may {what} {format_cpuset(allowed)}"
+                raise MixedError(f"{said}, its cgroup {cgroup} {format_cpuset(numbers)}")
+    return numbers
 
 
 def folder(cgroup: str) -> Path:
@@ -53,18 +77,18 @@ def folder(cgroup: str) -> Path:
 
 def threads(cgroup: str) -> list[int]:
     """Numbers of all its threads."""
-    return [int(each) for each in (folder(cgroup) / (V1 if _is_v1() else V2)[1]).read_text().split()]
+    return [int(each) for each in (folder(cgroup) / (V1 if is_v1() else V2)).read_text().split()]
 
 
-def read_status(text: str) -> frozenset[int]:
-    """CPUs that a ``/proc/<pid>/status`` allows."""
-    (line,) = [line for line in text.splitlines() if line.startswith(STATUS)]
-    return parse_cpuset(line.removeprefix(STATUS).strip())
+def read_status(text: str, kind: Kind = CPUS) -> frozenset[int]:
+    """CPUs that a ``/proc/<pid>/status`` allows, or NUMA nodes."""
+    (line,) = [line for line in text.splitlines() if line.startswith(kind.status)]
+    return parse_cpuset(line.removeprefix(kind.status).strip())
 
 
 def remove_cgroups(name: str, patience: float = 10.0) -> None:
     """Remove the cgroup of every controller, with those below. Their processes must have been ended."""
-    tops = [MOUNT / controller / name for controller in _controllers()] if _is_v1() else [MOUNT / name]
+    tops = [MOUNT / controller / name for controller in _controllers()] if is_v1() else [MOUNT / name]
     until = time.monotonic() + patience
     for top in tops:
         while top.exists():
@@ -77,17 +101,18 @@ def remove_cgroups(name: str, patience: float = 10.0) -> None:
                 raise OSError(f"{top} cannot be removed")
 
 
-def _allowed(thread: int) -> Iterator[frozenset[int]]:
+def _allowed(thread: int, kind: Kind) -> Iterator[frozenset[int]]:
     with suppress(FileNotFoundError, ProcessLookupError):
-        yield read_status(Path(f"/proc/{thread}/status").read_text())
+        yield read_status(Path(f"/proc/{thread}/status").read_text(), kind)
 
 
-def _is_v1() -> bool:
+def is_v1() -> bool:
+    """Whether the cpuset controller is one of the first version's."""
     return (MOUNT / "cpuset").is_dir()
 
 
 def _root() -> Path:
-    return MOUNT / "cpuset" if _is_v1() else MOUNT
+    return MOUNT / "cpuset" if is_v1() else MOUNT
 
 
 def _controllers() -> list[str]:

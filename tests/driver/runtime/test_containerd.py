@@ -12,6 +12,7 @@ from driver.names import CDI_KIND, cdi_file, cdi_id, cdi_name, variable
 from tests.driver.runtime import masks
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.cri import READ_FIRST_MASK, RUNNING, Spec
+from tests.driver.runtime.enclosure import commands
 from tests.driver.runtime.node import ONLINE, until
 
 UID = "11111111-2222-3333-4444-555555555555"
@@ -73,12 +74,4 @@ def test_nothing_is_left_behind(containerd: Containerd) -> None:
     assert not cgroup.exists()
     assert not Path(folder).exists()
     assert folder not in Path("/proc/self/mountinfo").read_text()
-    assert not [line for line in _commands() if folder in line]
-
-
-def _commands() -> Iterator[str]:
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield file.read_text()
-        except OSError:
-            continue
+    assert not [line for line in commands() if folder in line]
