@@ -48,6 +48,9 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
+THREADS = ("nri", "nri-reconcile", "ledger", "slices", "events", "release", "watch")
+"""That live as long as the driver serves."""
+
 GLANCE = 1.0
 """Seconds between two looks for a signal: one that the kernel hands to another thread wakes the first one not."""
 
@@ -98,7 +101,8 @@ class Driver:
         events = Events(self.api, self.host.name)
         self._run(events)
         preparer = self._preparer(ledger, devices, solver, runtime, events)
-        self._run(KubeletServer(preparer, self.conditions, devices, self.host.name, self.folders))
+        self._kubelet = KubeletServer(preparer, self.conditions, devices, self.host.name, self.folders)
+        self._run(self._kubelet)
         self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
         self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.unprepare))
         self._unready.clear()
@@ -217,10 +221,13 @@ class Driver:
         return {**self._unready, **self.conditions.current()}
 
     def _dead(self) -> Iterable[str]:
-        """Threads that should live while we do."""
+        """Threads and sockets that should be there while we are. Without folders a new start would know nothing of
+        claims: then sockets can wait."""
+        if self._unready:
+            return []
         alive = {thread.name for thread in threading.enumerate()}
-        wanted = ("nri", "slices", "events", "release", "watch") if not self._unready else ()
-        return [name for name in wanted if name not in alive]
+        ended = [name for name in THREADS if name not in alive]
+        return ended if "FoldersUnwritable" in self.conditions.current() else [*ended, *self._kubelet.missing()]
 
 
 class _Closing:

@@ -67,6 +67,10 @@ class KubeletServer:
             self.stop()
             raise
 
+    def missing(self) -> list[str]:
+        """Sockets that somebody has removed: the kubelet cannot find us, and only a new start makes them again."""
+        return [path.name for path in tuple(self._servers) if not path.is_socket()]
+
     def stop(self) -> None:
         """Take no more calls, let those under way end, remove the sockets."""
         self._health.close()

@@ -246,6 +246,18 @@ def test_a_ledger_that_somebody_removes_is_whole_again_as_soon_as_its_folder_is_
     assert world.run(ref).kernel == cpus
 
 
+@pytest.mark.parametrize("name", ["registration", "socket"])
+def test_a_driver_whose_socket_somebody_removes_is_not_alive(world: World, name: str) -> None:
+    """The kubelet then starts it again; nothing else would make it be found again."""
+    assert world.driver is not None
+    path = getattr(world.driver.folders, name)
+    path.unlink()
+    assert page(world, "/healthz") == (503, f"ended: {path.name}\n")
+    shutil.rmtree(world.driver.folders.ledger)
+    world.driver.watch.look()
+    assert page(world, "/healthz") == (200, "ok\n"), "a new start would have lost the ledger"
+
+
 def test_cpus_of_a_foreign_claim_stay_withheld_while_a_container_names_it(short_path: Path) -> None:
     foreign = Entry(uid="00000000-0000-0000-0000-0000000000aa", cpuset=frozenset(range(8)))
     ours = Entry(uid="00000000-0000-0000-0000-0000000000bb", cpuset=frozenset({3}))
