@@ -6,6 +6,7 @@ then the ledger's, then frees the CPUs. So a claim has its CPUs before anybody c
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class Preparer:
         with self._turn(ref, wanted):
             former = self.ledger.snapshot.entries.get(ref.uid)
             view = self._view(ref, former)
-            if former is not None and (view is None or _is_the_same(former, view)):
+            if former is not None and (view is None or self._is_the_same(former, view)):
                 entry, engine = self._again(former, view), "ledger"
             else:
                 assert view is not None
@@ -143,6 +144,27 @@ class Preparer:
             self.cdi.write(entry)
         return entry
 
+    def _is_the_same(self, former: Entry, view: ClaimView) -> bool:
+        """Whether the claim is as it was when it was placed. One of another driver is if it has as many CPUs, and,
+        unless a container runs on them, of the same devices."""
+        if not former.adopted:
+            return former.fingerprint == view.fingerprint
+        if sum(grant.cpus for grant in view.grants) != len(former.cpuset):
+            return False
+        return self.runtime.carries(former.uid) or self._fits(former.cpuset, view)
+
+    def _fits(self, cpus: frozenset[int], view: ClaimView) -> bool:
+        """Whether the claim could have been given these CPUs; also if it is of devices that are not here."""
+        try:
+            wish = self.make_wish(view)
+        except RefusedError:
+            return True
+        consumed: Counter[frozenset[int]] = Counter()
+        for request in wish.requests:
+            consumed[request.within or frozenset()] += request.cpus
+        chosen = cpus - wish.set_aside
+        return wish.set_aside <= cpus and all(len(chosen & each) == size for each, size in consumed.items())
+
     def _anew(self, view: ClaimView, former: Entry | None) -> Entry:
         if former is not None and self.runtime.carries(view.ref.uid):
             reason = f"claim {view.ref} was allocated anew while a container runs on its former CPUs"
@@ -192,13 +214,6 @@ def _draft(view: ClaimView) -> Entry:
         grants=view.grants,
         pods=view.pods,
     )
-
-
-def _is_the_same(former: Entry, view: ClaimView) -> bool:
-    """Whether the claim is as it was when it was placed. One of another driver is if it has as many CPUs."""
-    if former.adopted:
-        return sum(grant.cpus for grant in view.grants) == len(former.cpuset)
-    return former.fingerprint == view.fingerprint
 
 
 def _known(former: Entry, view: ClaimView) -> Entry:

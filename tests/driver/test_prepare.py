@@ -265,6 +265,19 @@ def test_all_that_is_published_can_be_given_claim_by_claim(
     bench.check()
 
 
+def test_a_claim_of_another_driver_that_was_allocated_anew_on_other_devices_is_placed_anew(tmp_path: Path) -> None:
+    for uid, cpus in (("a", "2-5"), ("b", "6-9"), ("c", "10-11,26-27")):
+        go_file(tmp_path / "cdi", uid, cpus)
+    bench = Bench(tmp_path, groupBy="numanode")
+    bench.containers.carried.add("b")
+    other = bench.devices.cpus("cpudevnuma003")
+    assert other is not None
+    assert bench.prepare(bench.claim("a", 4, device="cpudevnuma003")) <= other
+    assert bench.prepare(bench.claim("b", 4, device="cpudevnuma003")) == parse_cpuset("6-9")
+    assert bench.prepare(bench.claim("c", 4, device="cpudevnuma002")) == parse_cpuset("10-11,26-27")
+    bench.check()
+
+
 def test_devices_of_another_nodes_pool_are_refused(bench: Bench) -> None:
     ref = bench.claim("a", 2)
     document = bench.shelf.documents[ref.namespace, ref.name]
