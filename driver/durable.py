@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 Sync = Callable[[int], None]
 """``os.fsync``, or what stands for it in a test."""
@@ -22,9 +23,8 @@ def write_whole(path: Path, content: bytes, sync: Sync = os.fsync) -> None:
     would hold us up for ever.
     """
     new = temporary(path)
-    new.unlink(missing_ok=True)
     try:
-        with new.open("xb") as stream:
+        with _opened_anew(new) as stream:
             stream.write(content)
             stream.flush()
             sync(stream.fileno())
@@ -34,6 +34,14 @@ def write_whole(path: Path, content: bytes, sync: Sync = os.fsync) -> None:
             new.unlink(missing_ok=True)
         raise
     flush_folder(path.parent, sync)
+
+
+def _opened_anew(path: Path) -> BinaryIO:
+    try:
+        return path.open("xb")
+    except FileExistsError:
+        path.unlink()
+        return path.open("xb")
 
 
 def remove(path: Path, sync: Sync = os.fsync) -> None:
