@@ -1,4 +1,8 @@
-"""The command ``driver``: what the kubelet waits for. It needs the extra ``driver``."""
+"""The command ``driver``: what the kubelet waits for. It needs the extra ``test``, for the tests' doubles."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -7,8 +11,11 @@ from rich.table import Table
 
 from benchmarks import reports
 
+if TYPE_CHECKING:
+    from benchmarks.driver.rows import Row
+
 MACHINES = ("1s1n-16c32t-ryzen-9950x", "2s8n-128c256t-epyc-7763-nps4", "2s8n-256c512t-epyc-9754-nps4")
-PARTS = ("solver", "prepare")
+PARTS = ("solver", "prepare", "containerd")
 ENGINES = ("cpsat", "greedy")
 TEXTS = 3
 """Columns of a row that are no numbers."""
@@ -21,19 +28,14 @@ TEXTS = 3
 @click.option("--seed", default=1, show_default=True)
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def driver(machines: tuple[str, ...], parts: tuple[str, ...], claims: int, seed: int, output: str) -> None:
-    """How long Prepare takes, through the driver's sockets and in its solver alone; start and memory."""
-    from benchmarks.driver import prepare, solver
+    """How long Prepare takes: in the solver alone, through the driver's sockets, and with a real containerd on
+    this machine; how long the solver takes to start, and how big both get."""
     from benchmarks.driver.rows import HEADINGS
+    from benchmarks.driver.solver import start_seconds
 
-    measure = {"solver": solver.measure, "prepare": prepare.measure}
-    names = machines or MACHINES
-    cases = [(name, part, engine) for name in names for part in parts for engine in ENGINES]
-    starts = {name: round(solver.start_seconds(name), 2) for name in names}
-    rows = [
-        row
-        for name, part, engine in track(cases, console=Console(stderr=True), description="driver")
-        for row in measure[part](name, engine, claims, seed)
-    ]
+    measures = list(_measures(machines or MACHINES, parts, claims, seed))
+    starts = {name: round(start_seconds(name), 2) for name in machines or MACHINES}
+    rows = [row for measure in track(measures, console=Console(stderr=True)) for row in measure()]
     if output == "json":
         reports.keep("driver", {"claims": claims, "seed": seed}, rows=rows, solver_start_seconds=starts)
         return
@@ -43,3 +45,20 @@ def driver(machines: tuple[str, ...], parts: tuple[str, ...], claims: int, seed:
     for row in rows:
         table.add_row(*row.cells())
     Console(width=170).print(table)
+
+
+def _measures(
+    machines: tuple[str, ...], parts: tuple[str, ...], claims: int, seed: int
+) -> "Iterator[Callable[[], Iterator[Row]]]":
+    """What is to be measured, one after the other."""
+    from benchmarks.driver import containerd, prepare, solver
+
+    for name in machines:
+        for part, measure in (("solver", solver.measure), ("prepare", prepare.measure)):
+            if part in parts:
+                yield from (partial(measure, name, engine, claims, seed) for engine in ENGINES)
+    if "containerd" in parts:
+        if reason := containerd.why_not():
+            click.echo(f"no containerd: {reason}", err=True)
+            return
+        yield from (partial(containerd.measure, release) for release in containerd.RELEASES)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypedDict
 
 from benchmarks.timing import quantile
 
@@ -20,16 +21,16 @@ class Row:
     p99_ms: float
     worst_ms: float
     ratio: float
-    driver_mb: tuple[int, int]
-    solver_mb: tuple[int, int] | None
-    fallbacks: int
+    driver_mb: tuple[int, int] | None = None
+    solver_mb: tuple[int, int] | None = None
+    fallbacks: int | None = None
 
     def cells(self) -> list[str]:
         """As text, in the order of ``HEADINGS``."""
         times = (f"{each:.1f}" for each in (self.median_ms, self.p99_ms, self.worst_ms, self.ratio))
-        solver = f"{self.solver_mb[0]} to {self.solver_mb[1]}" if self.solver_mb else ""
-        driver = f"{self.driver_mb[0]} to {self.driver_mb[1]}"
-        return [self.machine, self.engine, self.call, str(self.calls), *times, driver, solver, str(self.fallbacks)]
+        grown = ("" if mb is None else f"{mb[0]} to {mb[1]}" for mb in (self.driver_mb, self.solver_mb))
+        instead = "" if self.fallbacks is None else str(self.fallbacks)
+        return [self.machine, self.engine, self.call, str(self.calls), *times, *grown, instead]
 
 
 HEADINGS = (
@@ -47,7 +48,16 @@ HEADINGS = (
 )
 
 
-def times(seconds: Sequence[float], empty_solve: float) -> dict[str, float]:
+class Times(TypedDict):
+    """The times of a row."""
+
+    median_ms: float
+    p99_ms: float
+    worst_ms: float
+    ratio: float
+
+
+def times(seconds: Sequence[float], empty_solve: float) -> Times:
     """The times of a row; ``empty_solve`` in milliseconds."""
     found = [1000 * each for each in seconds]
     middle = median(found)

@@ -10,7 +10,19 @@ SMALL = "socket:1 numa:2 l3:2 core:4 cpu:2"
 
 
 def test_every_call_of_every_engine_is_counted_and_timed():
-    words = ["driver", "--machine", SMALL, "--claims", "10", "--output", "json"]
+    words = [
+        "driver",
+        "--machine",
+        SMALL,
+        "--claims",
+        "10",
+        "--part",
+        "solver",
+        "--part",
+        "prepare",
+        "--output",
+        "json",
+    ]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

@@ -1,0 +1,53 @@
+"""Prepare through a real containerd on this machine, beside containers whose masks every claim changes."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.driver.rows import Row, times
+from benchmarks.timing import empty_solve
+from tests.driver.runtime.conftest import why_not
+from tests.driver.runtime.containerd import Containerd
+from tests.driver.runtime.node import Node
+from tests.driver.runtime.packages import SUITES, fetch
+
+NEIGHBOURS = (0, 10, 30)
+"""Containers without a claim."""
+
+CALLS = 30
+"""Of each kind, after one to warm up. A claim has one CPU: this machine may have only two."""
+
+RELEASES = tuple(SUITES)
+
+
+def measure(release: str) -> Iterator[Row]:
+    """Rows for Prepare and Unprepare, with more and more neighbours."""
+    folder = tempfile.TemporaryDirectory(prefix="b")
+    with folder, Containerd(fetch(release)) as containerd, Node(Path(folder.name), containerd).open() as node:
+        for number in range(max(NEIGHBOURS) + 1):
+            if number in NEIGHBOURS:
+                yield from _rows(node, f"containerd {release}", number)
+            node.run(name=f"n{number}")
+
+
+def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[Row]:
+    beside, prepared, unprepared = empty_solve(), list[float](), list[float]()
+    for _ in range(1 + CALLS):
+        ref = node.claim()
+        for call, seconds in ((node.prepare, prepared), (node.unprepare, unprepared)):
+            began = time.perf_counter()
+            call(ref)
+            seconds.append(time.perf_counter() - began)
+        node.check("unprepared")
+    for name, seconds in (("prepare", prepared[1:]), ("unprepare", unprepared[1:])):
+        yield Row(
+            machine=runtime,
+            engine="cpsat",
+            call=f"{name}, {neighbours} neighbours",
+            calls=CALLS,
+            **times(seconds, beside),
+        )
+
+
+__all__ = ["RELEASES", "measure", "why_not"]
