@@ -52,13 +52,14 @@ def _measures(
 ) -> "Iterator[Callable[[], Iterator[Row]]]":
     """What is to be measured, one after the other."""
     from benchmarks.driver import containerd, prepare, solver
+    from tests.driver.runtime.conftest import why_not
 
     for name in machines:
         for part, measure in (("solver", solver.measure), ("prepare", prepare.measure)):
             if part in parts:
                 yield from (partial(measure, name, engine, claims, seed) for engine in ENGINES)
     if "containerd" in parts:
-        if reason := containerd.why_not():
+        if reason := why_not():
             click.echo(f"no containerd: {reason}", err=True)
             return
         yield from (partial(containerd.measure, release) for release in containerd.RELEASES)

@@ -24,9 +24,9 @@ def provenance() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit that is checked out, marked with a plus where solver, models or topologies differ from it."""
+    """The commit that is checked out, marked with a plus where what is measured differs from it."""
     commit = _git("rev-parse", "--short", "HEAD")
-    return commit + ("+" if _git("status", "--short", "solver", "models", "topologies") else "")
+    return commit + ("+" if _git("status", "--short", "driver", "solver", "models", "topologies") else "")
 
 
 def _git(*words: str) -> str:

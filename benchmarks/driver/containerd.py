@@ -7,7 +7,6 @@ from pathlib import Path
 
 from benchmarks.driver.rows import Row, times
 from benchmarks.timing import empty_solve
-from tests.driver.runtime.conftest import why_not
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.node import Node
 from tests.driver.runtime.packages import SUITES, fetch
@@ -48,6 +47,3 @@ def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[Row]:
             calls=CALLS,
             **times(seconds, beside),
         )
-
-
-__all__ = ["RELEASES", "measure", "why_not"]
