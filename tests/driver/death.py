@@ -16,7 +16,7 @@ class Death:
     """Kills the driver at a later flush of a file or folder: before it, and before all that would come after.
 
     Threads that come to a flush from then on wait in it until ``bury``; they can do nothing before that, not even
-    undo what they did. ``grave``: a folder that is not there, in which they may clean up afterwards.
+    undo what they did. ``grave``: a folder in which they write until then, and may clean up afterwards.
     """
 
     def __init__(self, driver: Driver, grave: Path) -> None:
@@ -65,6 +65,7 @@ class Death:
         os.fsync(handle)
 
     def _strike(self) -> None:
+        self.grave.mkdir(exist_ok=True)
         for store in self._stores:
             store.folder = self.grave
         self.came.set()

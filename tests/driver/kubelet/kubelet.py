@@ -205,7 +205,7 @@ class Kubelet:
         if path not in self._channels:
             options = [
                 ("grpc.initial_reconnect_backoff_ms", 50),
-                ("grpc.min_reconnect_backoff_ms", 50),
+                ("grpc.min_reconnect_backoff_ms", 5000),  # how long a connection may take
                 ("grpc.max_reconnect_backoff_ms", 200),
                 ("grpc.use_local_subchannel_pool", 1),
             ]
