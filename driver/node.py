@@ -12,7 +12,8 @@ class NodeCPUs:
 
     ``min_shared``: how many CPUs must stay in the shared pool whatever claims ask for. ``kept``: CPUs that are
     not published for that; others may stay in their place. All, if there are not so many that can be shared.
-    ``memoryless``: NUMA nodes to which no memory can be bound, for they have none.
+    ``memoryless``: NUMA nodes to which no memory can be bound, for they have none. ``offline``: CPUs that have
+    gone down since the others were read; no mask may name them, or the kernel refuses it or takes less.
     """
 
     online: frozenset[int]
@@ -21,6 +22,7 @@ class NodeCPUs:
     min_shared: int = 0
     kept: frozenset[int] = frozenset()
     memoryless: frozenset[int] = frozenset()
+    offline: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, topology: Topology, isolated: Iterable[int] = (), min_shared: int | None = None) -> "NodeCPUs":
@@ -37,7 +39,11 @@ class NodeCPUs:
 
     def pool(self, held: frozenset[int]) -> frozenset[int]:
         """What containers without a claim run on: allocatable minus held and isolated, else the reserved CPUs."""
-        return self.spare(held) or self.reserved
+        return self.spare(held) - self.offline or self.reserved - self.offline
+
+    def up(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Those of a claim's CPUs that can run anything; all of them where none can, which the kernel refuses."""
+        return cpus - self.offline or cpus
 
     def spare(self, held: frozenset[int]) -> frozenset[int]:
         """The shared pool proper, which may be empty."""

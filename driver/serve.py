@@ -137,11 +137,16 @@ class Driver:
         return ledger
 
     def _checks(self, ledger: Ledger) -> Iterator[Check]:
-        online, before = self.host.online, self.host.cpus.online
-        yield "ReservedOffline", lambda: reserved_offline(self.config.reserved_cpus, online)
-        yield "TopologyChanged", lambda: topology_changed(before, online, lambda: ledger.snapshot)
+        yield "ReservedOffline", lambda: reserved_offline(self.config.reserved_cpus, self.host.online)
+        yield "TopologyChanged", lambda: self._topology(ledger)
         yield "LedgerQuarantine", ledger.unsure
         yield "FoldersUnwritable", lambda: self._folders(ledger)
+
+    def _topology(self, ledger: Ledger) -> str | None:
+        """Why the machine is another one now. Masks do without CPUs that are down from then on."""
+        before, now = self.host.cpus.online, self.host.online()
+        ledger.set_offline(before - now)
+        return topology_changed(before, now, ledger.snapshot)
 
     def _folders(self, ledger: Ledger) -> str | None:
         """Why a folder cannot be used. What a start owes to one is done as soon as that is possible: until then

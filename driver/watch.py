@@ -72,11 +72,8 @@ def reserved_offline(reserved: frozenset[int], online: Callable[[], frozenset[in
     return f"reserved CPUs {format_cpuset(missing)} are not online; change reservedCPUs" if missing else None
 
 
-def topology_changed(
-    before: frozenset[int], online: Callable[[], frozenset[int]], snapshot: Callable[[], Snapshot]
-) -> str | None:
+def topology_changed(before: frozenset[int], now: frozenset[int], ledger: Snapshot) -> str | None:
     """Why the machine is not the one that devices were published for and claims were placed on."""
-    now, ledger = online(), snapshot()
     if lost := ledger.held - now:
         return f"CPUs {format_cpuset(lost)} are held by claims but not online; bring them up, or remove the pods"
     if clash := ledger.held & ledger.node.reserved:

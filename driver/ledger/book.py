@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from driver.errors import RefusedError
@@ -92,6 +93,15 @@ class Ledger:
         with self._lock:
             self._withheld[_of_claim(uid)] = cpus & self.snapshot.node.online
             self._replace(self.snapshot.entries)
+        self._tell()
+
+    def set_offline(self, cpus: frozenset[int]) -> None:
+        """These CPUs of the node are down now: masks do without them. Claims hold them all the same."""
+        node = self.snapshot.node
+        if node.offline == cpus:
+            return
+        with self._lock:
+            self.snapshot = replace(self.snapshot, node=replace(node, offline=cpus))
         self._tell()
 
     def update(self, entry: Entry) -> None:

@@ -86,7 +86,7 @@ def desired(container: Container, snapshot: Snapshot) -> Pin:
     if not entries:
         return Pin(snapshot.pool)
     return Pin(
-        frozenset().union(*(entry.cpuset for entry in entries)),
+        snapshot.node.up(frozenset().union(*(entry.cpuset for entry in entries))),
         frozenset().union(*(entry.mems for entry in entries)),
     )
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from driver.ledger.entry import Entry
 from driver.ledger.files import Files
 from driver.names import variable
 from driver.ports import ClaimRef
-from models import parse_cpuset
+from models import format_cpuset, parse_cpuset
+from tests.driver.cluster.waiting import until
 from tests.driver.kubelet.kubelet import Refused
 from tests.driver.nri.fake_runtime import NotCreated
 from tests.driver.world import World
@@ -65,6 +67,21 @@ def test_a_pod_gets_its_cpus_and_everyone_else_the_others(world: World) -> None:
     assert world.kubelet.unprepare(ref) == {ref.uid: ""}
     assert world.driver is not None
     assert world.driver.ledger.snapshot.held == frozenset()
+
+
+def test_masks_do_without_cpus_that_are_down_and_have_them_again_when_they_are_up(world: World) -> None:
+    shared, ref = world.runtime.create("other", "web"), world.claim(4)
+    cpus = world.prepare(ref)
+    own = world.run(ref)
+    everyone, lost = world.topology.online, {max(cpus), max(world.topology.online - cpus)}
+    assert world.driver is not None
+    for online in (everyone - lost, everyone):
+        (world.root / "sys/devices/system/cpu/online").write_text(format_cpuset(online))
+        world.driver.watch.look()
+        wanted = {own.id: cpus & online, shared.id: (everyone - cpus - {0, 1}) & online}
+        until(partial(lambda masks: world.runtime.masks() == masks, wanted))
+        assert ("TopologyChanged" in world.driver.conditions.current()) is (online != everyone)
+    assert world.held(ref) == cpus
 
 
 def test_devices_are_published_and_probes_answer(world: World) -> None:

@@ -35,7 +35,7 @@ def test_a_condition_is_set_while_its_check_says_why_and_cleared_after() -> None
     ],
 )
 def test_a_changed_machine_is_told_with_its_cpus(online: range, held: tuple[int, ...], says: str | None) -> None:
-    told = topology_changed(frozenset(range(8)), lambda: frozenset(online), lambda: snapshot(*held))
+    told = topology_changed(frozenset(range(8)), frozenset(online), snapshot(*held))
     assert told is None if says is None else told is not None and told.startswith(says)
 
 
