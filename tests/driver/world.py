@@ -70,6 +70,7 @@ class World:
         assert self.driver.start()
         self.death = Death(self.driver, self.folder / "grave")
         self.wait_for_plugin()
+        self.kubelet.close()  # A channel that has found nobody would say so for a while yet.
         self.kubelet.register()
         return self.driver
 
