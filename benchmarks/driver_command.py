@@ -24,7 +24,7 @@ TEXTS = 3
 @click.command()
 @click.option("--machine", "machines", multiple=True, help="Catalog name or synthetic string; default: three.")
 @click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, default=PARTS, show_default=True)
-@click.option("--claims", type=click.IntRange(10), default=5000, show_default=True, help="Per machine and engine.")
+@click.option("--claims", type=click.IntRange(10), default=1000, show_default=True, help="Per machine and engine.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def driver(machines: tuple[str, ...], parts: tuple[str, ...], claims: int, seed: int, output: str) -> None:
