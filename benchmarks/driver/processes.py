@@ -4,8 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def resident_mb(process: int | str) -> int:
-    """MB resident (``VmRSS``) of a process by its number, or of ``self``."""
+def resident_mb(process: int) -> int:
+    """MB resident (``VmRSS``) of a process."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return round(int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024)
 

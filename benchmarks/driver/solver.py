@@ -49,8 +49,7 @@ def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[Row]:
             call=f"solve, {requests} request{'s' * (requests > 1)}",
             calls=len(seconds),
             **times(seconds, beside),
-            driver_mb=(early[0], late[0]),
-            solver_mb=(early[1], late[1]) if engine == "cpsat" else None,
+            solver_mb=(early, late) if engine == "cpsat" else None,
             fallbacks=desk.recorder.fallbacks.total(),
         )
 
@@ -77,9 +76,9 @@ class Desk:
         """These are free again."""
         self.free |= cpus
 
-    def memory(self) -> tuple[int, int]:
-        """MB of this process and of the solver's."""
-        return resident_mb("self"), resident_mb(self.solver.pid) if self.solver.pid else 0
+    def memory(self) -> int:
+        """MB of the solver's process, 0 without one."""
+        return resident_mb(self.solver.pid) if self.solver.pid else 0
 
 
 def _begin(machine: Topology, engine: str, recorder: Recorder | None = None) -> WorkerSolver:

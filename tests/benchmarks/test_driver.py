@@ -33,5 +33,5 @@ def test_every_call_of_every_engine_is_counted_and_timed():
         assert sum(calls.get((engine, f"solve, {asked}"), 0) for asked in ("1 request", "2 requests")) == 10
     for row in found["rows"]:
         assert 0 < row["median_ms"] <= row["p99_ms"] <= row["worst_ms"]
-        assert row["driver_mb"][0] > 20
+        assert (row["driver_mb"] is None) == row["call"].startswith("solve")
         assert (row["solver_mb"] is None) == (row["engine"] == "greedy")
