@@ -54,14 +54,17 @@ class Host:
         topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
         cpus = NodeCPUs.of(topology, isolated(sysfs), config.min_shared_cpus)
         cpus = replace(cpus, memoryless=memoryless(sysfs, machine))
-        if not cpus.allocatable:
-            reserved = format_cpuset(config.reserved_cpus)
-            raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
         if cpus.allocatable == cpus.kept:
             log.warning("no CPUs are published: %d must stay shared (minSharedCPUs)", cpus.min_shared)
         if clash := lacking(config.defaults, topology):
             log.warning("claims without options of their own get no CPUs here: %s", clash)
         return cls(_node_name(config), sysfs, topology, cpus)
+
+    def check(self) -> None:
+        """Raise ``BadInputError`` where there is nothing to give. Claims that live are looked after even so."""
+        if not self.cpus.allocatable:
+            reserved = format_cpuset(self.cpus.reserved)
+            raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
 
     def online(self) -> frozenset[int]:
         """CPUs that the kernel has up now."""

@@ -38,8 +38,9 @@ class NodeCPUs:
         return self.online - self.reserved
 
     def pool(self, held: frozenset[int]) -> frozenset[int]:
-        """What containers without a claim run on: allocatable minus held and isolated, else the reserved CPUs."""
-        return self.spare(held) - self.offline or self.reserved - self.offline
+        """What containers without a claim run on: allocatable minus held and isolated, else the reserved CPUs, but
+        for those that claims have held since before they were reserved."""
+        return self.spare(held) - self.offline or self.reserved - held - self.offline
 
     def up(self, cpus: frozenset[int]) -> frozenset[int]:
         """Those of a claim's CPUs that can run anything; all of them where none can, which the kernel refuses."""

@@ -131,8 +131,10 @@ class Driver:
         self._owed.append(lambda: recover(ledger, self.cdi))
         self.watch = Watch(self._checks(ledger), self.conditions)
         self.watch.look()
-        if self.conditions.current() and not (ledger.snapshot.held or ledger.unsure()):
-            raise BadInputError(str(self.conditions))
+        if not (ledger.snapshot.held or ledger.unsure()):
+            self.host.check()
+            if self.conditions.current():
+                raise BadInputError(str(self.conditions))
         self.metrics.registry.register(Gauges(self.host.topology, lambda: ledger.snapshot, self.conditions))
         return ledger
 

@@ -17,7 +17,7 @@ from driver.ledger.entry import Entry
 from driver.ledger.files import Files
 from driver.names import variable
 from driver.ports import ClaimRef
-from models import format_cpuset, parse_cpuset
+from models import BadInputError, format_cpuset, parse_cpuset
 from tests.driver.cluster.waiting import until
 from tests.driver.kubelet.kubelet import Refused
 from tests.driver.nri.fake_runtime import NotCreated
@@ -326,3 +326,22 @@ def test_a_signal_that_another_thread_gets_ends_the_driver_too() -> None:
         [sys.executable, "-c", SIGNALLED], cwd=root, capture_output=True, timeout=60, check=True
     )
     assert ended.stdout == b"stopped\n"
+
+
+def test_reserved_cpus_that_are_all_there_are_end_the_driver_only_where_no_claim_lives(short_path: Path) -> None:
+    world = World(short_path, MACHINE, solverTimeLimit=0)
+    with world.running():
+        shared, ref = world.runtime.create("other", "web"), world.claim(4)
+        cpus = world.prepare(ref)
+        own = world.run(ref)
+        world.go_down()
+        world.settings["reservedCPUs"] = "0-31"
+        driver = world.come_up()
+        assert driver.conditions.current().keys() == {"TopologyChanged"}
+        wanted = {own.id: cpus, shared.id: world.topology.online - cpus}
+        until(lambda: world.runtime.masks() == wanted)
+        world.runtime.remove_pod(f"pod-{ref.uid}")
+        assert world.kubelet.unprepare(ref) == {ref.uid: ""}
+        world.go_down()
+        with pytest.raises(BadInputError, match="reservedCPUs: 0-31 are all CPUs there are; leave some to give"):
+            world.come_up()
