@@ -135,8 +135,12 @@ class CRI:
         self.call("RemoveContainer", container_id=container)
 
     def remove_pod(self, sandbox: str) -> None:
-        """End a pod and forget it."""
+        """End a pod and forget it, its containers first, as a kubelet does: containerd 2.1 would take a lock of
+        NRI's for the pod and once more for each of them, which never ends if a plugin connects in between."""
         self.call("StopPodSandbox", pod_sandbox_id=sandbox)
+        for each in self.containers():
+            if each.pod_sandbox_id == sandbox:
+                self.remove(each.id)
         self.call("RemovePodSandbox", pod_sandbox_id=sandbox)
 
     def execute(self, container: str, *command: str) -> str:
