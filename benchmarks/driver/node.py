@@ -20,6 +20,7 @@ from tests.driver.cluster.api_server import ApiServer
 from tests.driver.kubelet.kubelet import Kubelet
 from tests.driver.nri.fake_runtime import FakeRuntime
 from tests.driver.sysfs import write_sysfs
+from tests.driver.world import settings_in
 
 NEIGHBOURS = 30
 """Containers without a claim: each claim that comes or goes changes their masks."""
@@ -105,18 +106,8 @@ class Node:
 
     def _config(self) -> Path:
         path = self.folder / "driver.yaml"
-        settings = {
-            "hostnameOverride": "node-1",
-            "kubeconfig": str(self.api.kubeconfig(self.folder / "kubeconfig")),
-            "bindAddress": "127.0.0.1:0",
-            "kubeletRootDir": str(self.folder / "k"),
-            "cdiDir": str(self.folder / "cdi"),
-            "nriSocket": str(self.folder / "nri.sock"),
-            "cgroupRoot": str(self.folder / "cgroup"),
-            "groupBy": "machine",
-            "solverTimeLimit": self.time_limit,
-        }
-        path.write_text(yaml.safe_dump(settings))
+        own = {"cgroupRoot": str(self.folder / "cgroup"), "solverTimeLimit": self.time_limit}
+        path.write_text(yaml.safe_dump({**settings_in(self.folder, self.api), **own}))
         return path
 
     def _claim(self, asked: Sequence[Request]) -> ClaimRef:

@@ -25,7 +25,7 @@ from tests.driver.world import World
 from topologies import catalog, synthetic
 
 STEPS = int(os.environ.get("CPUSAT_RANDOM_STEPS", "500"))
-"""For each seed. A step takes about 0.15 s, most of it waiting for masks; set the variable for more of them."""
+"""For each of the four seeds; set the variable for more of them."""
 
 PATIENCE = 30.0
 """Seconds in which what need not be so at once must be so."""

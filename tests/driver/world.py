@@ -22,6 +22,19 @@ from tests.driver.nri.fake_runtime import FakeContainer, FakeRuntime
 from tests.driver.sysfs import write_sysfs
 
 
+def settings_in(folder: Path, api: ApiServer) -> dict[str, str]:
+    """A configuration whose files and sockets are all in the folder."""
+    return {
+        "hostnameOverride": "node-1",
+        "kubeconfig": str(api.kubeconfig(folder / "kubeconfig")),
+        "bindAddress": "127.0.0.1:0",
+        "kubeletRootDir": str(folder / "k"),
+        "cdiDir": str(folder / "cdi"),
+        "nriSocket": str(folder / "nri.sock"),
+        "groupBy": "machine",
+    }
+
+
 class World:
     """One node. ``driver`` is the one that runs; ``come_up`` starts another after it has gone."""
 
@@ -52,18 +65,7 @@ class World:
                 self.runtime.stop_serving()
 
     def config(self) -> Config:
-        return Config.model_validate(
-            {
-                "hostnameOverride": "node-1",
-                "kubeconfig": str(self.api.kubeconfig(self.folder / "kubeconfig")),
-                "bindAddress": "127.0.0.1:0",
-                "kubeletRootDir": str(self.folder / "k"),
-                "cdiDir": str(self.folder / "cdi"),
-                "nriSocket": str(self.folder / "nri.sock"),
-                "groupBy": "machine",
-                **self.settings,
-            }
-        )
+        return Config.model_validate({**settings_in(self.folder, self.api), **self.settings})
 
     def come_up(self) -> Driver:
         self.driver = Driver(self.config(), self.root, self.runtime.kernel)
