@@ -22,6 +22,15 @@ class RefusedContainerError(CpusatError):
     """A container must not be created or started. The message says why, and the way out."""
 
 
+class NotReservedError(RefusedContainerError):
+    """The claim ``uid`` is not reserved for the container's pod, as far as the ledger knows. The API server
+    may know more by now."""
+
+    def __init__(self, message: str, uid: str) -> None:
+        super().__init__(message)
+        self.uid = uid
+
+
 class InTheWayError(RefusedContainerError):
     """It must not be created or started now: masks are not where they should be. Later it may."""
 
@@ -38,7 +47,10 @@ def claims_of(sight: Sight, snapshot: Snapshot, rival: Rival, *, found: bool = F
     for key, pairs in groupby(sorted(sight.variables, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
         try:
             entry = _entry(key, [value for _, value in pairs], snapshot)
-            _check_carrier(entry, sight.owner, rival, found=found)
+            if not _is_reserved(entry, sight.owner, found=found):
+                reason = "the claim is not reserved for this pod; name it in the pod's resourceClaims"
+                raise NotReservedError(f"{sight}: {key[:120]}: {reason}", entry.uid)
+            _check_free(entry, sight.owner, rival)
         except ValueError as error:
             raise RefusedContainerError(f"{sight}: {key[:120]}: {error}") from None
         claims[entry.uid] = entry.cpuset
@@ -63,10 +75,13 @@ def _entry(key: str, values: list[str], snapshot: Snapshot) -> Entry:
     return entry
 
 
-def _check_carrier(entry: Entry, owner: Owner, rival: Rival, *, found: bool) -> None:
+def _is_reserved(entry: Entry, owner: Owner, *, found: bool) -> bool:
+    """Whether the claim is for this pod. Pods of one that was taken over may be unknown."""
     unknown_pods = entry.adopted and not entry.pods and (found or entry.owner == owner)
-    if owner.pod_uid not in entry.pods and not unknown_pods:
-        raise ValueError("the claim is not reserved for this pod; name it in the pod's resourceClaims")
+    return owner.pod_uid in entry.pods or unknown_pods
+
+
+def _check_free(entry: Entry, owner: Owner, rival: Rival) -> None:
     if other := rival(entry, owner):
         raise ValueError(
             f"the claim belongs to container {other.container[:80]!r} of pod {other.pod_uid[:80]}; "

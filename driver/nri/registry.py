@@ -12,7 +12,7 @@ from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.names import VARIABLE, variable
 from driver.nri import dues, pins
 from driver.nri.container import CREATION, GRACE, Container, Stage
-from driver.nri.pins import RefusedContainerError, desired
+from driver.nri.pins import NotReservedError, RefusedContainerError, desired
 from driver.nri.pods import Pods
 from driver.nri.sight import Pin, Sight, Update, fitting
 from driver.protos import nri_pb2 as nri
@@ -29,19 +29,25 @@ Masks = Mapping[str, frozenset[int] | None]
 """The kernel's masks by container id; ``None`` where they cannot be read."""
 
 
+def nobody_looks(uid: str) -> None:
+    """For tests and tools that have no API server."""
+
+
 class Registry:
     """Safe to use from any thread; nothing here waits for anything but its own short lock.
 
-    ``later`` holds what handlers must not wait for: whoever takes it out calls it.
+    ``later`` holds what handlers must not wait for: whoever takes it out calls it. ``look`` is called in that way,
+    with the uid of a claim whose pods should be read anew because a container of another pod names it.
     """
 
     def __init__(
         self,
         snapshot: Callable[[], Snapshot],
         own: Callable[[str, Owner], None],
+        look: Callable[[str], None] = nobody_looks,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._snapshot, self._own, self._clock = snapshot, own, clock
+        self._snapshot, self._own, self._look_at_pods, self._clock = snapshot, own, look, clock
         self.later: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._lock = threading.Lock()
         self._containers: dict[str, Container] = {}
@@ -60,7 +66,7 @@ class Registry:
         with self._lock:
             self._look(masks)
             snapshot = self._snapshot()
-            claims = pins.claims_of(sight, snapshot, self._rival)
+            claims = self._claims_of(sight, snapshot, found=False)
             container = Container(sight, Stage.CREATING, snapshot.node.online, claims)
             pin = desired(container, snapshot)
             pins.check_exclusive(container, self._stay(snapshot), snapshot)
@@ -258,6 +264,13 @@ class Registry:
             if container is not None and cpus is not None:
                 self._keep(container.looked(cpus, container.version))
 
+    def _claims_of(self, sight: Sight, snapshot: Snapshot, *, found: bool) -> pins.Claims:
+        try:
+            return pins.claims_of(sight, snapshot, self._rival, found=found)
+        except NotReservedError as error:
+            self.later.put(partial(self._look_at_pods, error.uid))
+            raise
+
     def _rival(self, entry: Entry, owner: Owner) -> Owner | None:
         carriers = (each.owner for each in self._containers.values() if entry.uid in each.claims)
         if other := next((each for each in carriers if each != owner), None):
@@ -284,7 +297,7 @@ class Registry:
         container = Container(sight, stage, may if mask is None else mask, seen=mask, told_at=self._clock())
         running = stage is Stage.RUNNING
         try:
-            container = replace(container, claims=pins.claims_of(sight, snapshot, self._rival, found=running))
+            container = replace(container, claims=self._claims_of(sight, snapshot, found=running))
             self._remember_owner(container, snapshot)
         except RefusedContainerError as error:
             container = replace(container, refusal=str(error))

@@ -15,7 +15,7 @@ from driver.nri.listing import ReadMask
 from driver.nri.mux import WireError
 from driver.nri.plugin import Plugin
 from driver.nri.reconcile import Reconciler
-from driver.nri.registry import Registry
+from driver.nri.registry import Registry, nobody_looks
 from driver.nri.session import INDEX, TURN, relay, session
 from driver.nri.static_manager import StaticManager
 from driver.nri.traits import freezes, is_direct
@@ -41,7 +41,9 @@ class NRIRuntime:
     """Implements ``driver.ports.Runtime``.
 
     ``snapshot``: the ledger's, now. ``own``: told which container carries a claim, from a thread of ours.
-    ``kernel``: reads masks. At ``stop`` all masks stay as they are.
+    ``kernel``: reads masks. ``look``: told the uid of a claim, from a thread of ours, when a container is refused
+    because its pod is not among those that the claim is reserved for. It returns at once, and has the ledger
+    brought up to date for the next try. At ``stop`` all masks stay as they are.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class NRIRuntime:
         conditions: Conditions,
         observer: Observer,
         kernel: ReadMask,
+        look: Callable[[str], None] = nobody_looks,
     ) -> None:
         self._path, self._conditions, self._kernel = path, conditions, kernel
-        self._registry = Registry(snapshot, own)
+        self._registry = Registry(snapshot, own, look)
         self._manager = StaticManager(conditions)
         self._reconciler = Reconciler(self._registry, kernel, observer, self._tell, self._after_round)
         self._stopping, self._here = threading.Event(), threading.Event()

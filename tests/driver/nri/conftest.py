@@ -22,12 +22,20 @@ class Scene:
         self.fake = FakeRuntime(folder / "nri.sock", **options)
         self.book = Book()
         self.conditions, self.recorder = Conditions(), Recorder()
-        self.driver = None
+        self.driver, self.looked_at = None, []
 
     def make(self):
         """A driver's side with an empty memory."""
         book, fake = self.book, self.fake
-        return NRIRuntime(fake.path, lambda: book.snapshot, book.own, self.conditions, self.recorder, fake.kernel)
+        return NRIRuntime(
+            fake.path,
+            lambda: book.snapshot,
+            book.own,
+            self.conditions,
+            self.recorder,
+            fake.kernel,
+            self.looked_at.append,
+        )
 
     def connect(self):
         """Start it."""

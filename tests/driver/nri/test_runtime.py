@@ -82,6 +82,30 @@ def test_a_pod_that_the_claim_is_not_reserved_for_is_refused(scene):
         scene.fake.create("pod-b", "main", env(UID, "4-5"))
 
 
+def test_the_pods_of_a_claim_are_read_anew_when_a_container_of_another_pod_names_it(scene):
+    scene.hold(UID, [4, 5])
+    scene.settle()
+    for wrong in ("4-5", "4"):
+        with pytest.raises(NotCreated):
+            scene.fake.create("pod-b", "main", env(UID, wrong))
+    scene.fake.create("pod-a", "main", env(UID, "4-5"))
+    with pytest.raises(NotCreated, match="a claim is for one container"):
+        scene.fake.create("pod-a", "second", env(UID, "4-5"))
+    eventually(lambda: scene.looked_at)
+    assert scene.looked_at == [UID]
+    scene.hold(UID, [4, 5], pods=("pod-b",))
+    scene.fake.remove_pod("pod-a")
+    assert scene.fake.create("pod-b", "main", env(UID, "4-5")).kernel == {4, 5}
+
+
+def test_the_pods_of_a_claim_are_read_anew_for_a_container_that_was_made_unseen(scenes):
+    scene = scenes()
+    scene.book.hold(UID, [4, 5])
+    scene.fake.create("pod-b", "main", env(UID, "4-5"))
+    scene.connect()
+    eventually(lambda: scene.looked_at == [UID])
+
+
 def test_a_second_container_is_refused_and_the_first_may_restart(scene):
     scene.hold(UID, [4, 5], pods=("pod-a", "pod-b"))
     scene.settle()
