@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from driver.errors import Reason
 from models import Request, Result
+
+Stage = Literal["get", "wait", "solve", "write", "settle"]
+"""What a Prepare spends its time on: reading the claim from the API server, waiting until its CPUs can come free,
+choosing them, writing the claim's files, waiting for the masks of neighbours."""
 
 Document = dict[str, Any]
 """An object of the API server, as JSON has it. Nothing in it can be trusted but its being JSON."""
@@ -62,8 +66,14 @@ class Teller(Protocol):
 class Observer(Protocol):
     """Counts what happens (``driver.metrics.Metrics``)."""
 
-    def prepared(self, engine: str, seconds: float) -> None:
-        """A claim got its CPUs by an engine (``cpsat``, ``greedy``, ``given``), or again (``ledger``)."""
+    def prepared(self, engine: str, seconds: float, cpus: int) -> None:
+        """A claim got so many CPUs by an engine (``cpsat``, ``greedy``, ``given``), or again (``ledger``)."""
+
+    def stage(self, name: Stage, seconds: float) -> None:
+        """A Prepare has spent so long on one of its stages. Each stage that a Prepare went through counts once."""
+
+    def unprepared(self) -> None:
+        """A claim that held CPUs has been released, by the kubelet or because it was gone."""
 
     def refused(self, reason: Reason) -> None:
         """A Prepare or an Unprepare was refused."""

@@ -80,7 +80,7 @@ class Preparer:
                 engine = entry.engine or "given"
         if engine != "ledger" and not self.runtime.settle(SETTLING):
             log.warning("other containers have not left the CPUs of claim %s yet; its own has to wait", ref)
-        self.observer.prepared(engine, time.monotonic() - began)
+        self.observer.prepared(engine, time.monotonic() - began, len(entry.cpuset))
         return entry
 
     def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = _always) -> None:
@@ -89,6 +89,7 @@ class Preparer:
             known = ref.uid in self.ledger.snapshot.entries
             self._release(ref.uid)
             if known:
+                self.observer.unprepared()
                 log.info("claim %s released", ref)
 
     @contextmanager

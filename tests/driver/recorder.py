@@ -11,11 +11,21 @@ class Recorder:
         self.solvers: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.fallbacks: Counter[str] = Counter()
-        self.masks = 0
+        self.stages: Counter[str] = Counter()
+        self.sizes: list[int] = []
+        self.masks = self.released = 0
 
-    def prepared(self, engine, seconds):
+    def prepared(self, engine, seconds, cpus):
         assert seconds >= 0
         self.engines[engine] += 1
+        self.sizes.append(cpus)
+
+    def stage(self, name, seconds):
+        assert seconds >= 0
+        self.stages[name] += 1
+
+    def unprepared(self):
+        self.released += 1
 
     def refused(self, reason):
         self.reasons[reason] += 1

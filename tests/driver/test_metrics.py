@@ -47,9 +47,12 @@ def entry(uid, cpuset, policy=None):
 
 def test_what_happens_is_counted():
     metrics = Metrics()
-    metrics.prepared("cpsat", 0.02)
-    metrics.prepared("cpsat", 3.0)
-    metrics.prepared("ledger", 0.001)
+    metrics.prepared("cpsat", 0.02, 8)
+    metrics.prepared("cpsat", 3.0, 9)
+    metrics.prepared("ledger", 0.001, 9)
+    metrics.stage("get", 0.004)
+    metrics.stage("settle", 0.06)
+    metrics.unprepared()
     metrics.refused("NotPlaceable")
     metrics.solved("greedy", 0.001)
     metrics.fell_back("timeout")
@@ -59,10 +62,24 @@ def test_what_happens_is_counted():
     assert found["prepares_total{engine=ledger}"] == 1
     assert found["prepare_seconds_bucket{engine=cpsat,le=0.025}"] == 1
     assert found["prepare_seconds_sum{engine=cpsat}"] == 3.02
+    assert found["prepare_stage_seconds_bucket{le=0.005,stage=get}"] == 1
+    assert found["prepare_stage_seconds_bucket{le=0.05,stage=settle}"] == 0
+    assert found["prepare_stage_seconds_sum{stage=settle}"] == 0.06
+    assert found["unprepares_total{}"] == 1
     assert found["refusals_total{reason=NotPlaceable}"] == 1
     assert found["solver_seconds_count{engine=greedy}"] == 1
     assert found["fallbacks_total{reason=timeout}"] == 1
     assert found["masks_repaired_total{}"] == 3
+
+
+def test_the_size_of_a_claim_counts_when_it_is_placed_and_not_when_it_is_answered_again():
+    metrics = Metrics()
+    for engine, cpus in (("cpsat", 8), ("given", 9), ("ledger", 9), ("ledger", 8)):
+        metrics.prepared(engine, 0.01, cpus)
+    found = samples(metrics.registry)
+    assert found["claim_cpus_bucket{le=8.0}"] == 1
+    assert found["claim_cpus_bucket{le=16.0}"] == 2
+    assert found["claim_cpus_sum{}"] == 17
 
 
 def test_the_build_and_the_process_are_told():

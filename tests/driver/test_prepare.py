@@ -523,6 +523,8 @@ def test_unpreparing_frees_the_cpus_and_leaves_no_file(bench: Bench) -> None:
     assert bench.on_disk() == []
     bench.preparer.unprepare(ref)
     bench.preparer.unprepare(ClaimRef("never", "default", "never"))
+    assert bench.recorder.released == 1
+    assert bench.recorder.sizes == [8]
     assert bench.recorder.reasons == {}
     assert bench.shelf.asked == 1
 
