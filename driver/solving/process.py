@@ -90,11 +90,17 @@ class WorkerProcess:
 
 
 def _spawn(descriptor: int) -> subprocess.Popen[bytes]:
-    """A fresh interpreter: after a fork it would have the locks of our threads, but not the threads."""
+    """A fresh interpreter: after a fork it would have the locks of our threads, but not the threads.
+
+    It leads a process group of its own. Should this process end before the other has asked for its parent's death
+    signal, the group is orphaned, and the kernel sends SIGHUP and SIGCONT to an orphaned group that is stopped
+    (``setpgid(2)``); one that is not stopped sees the end by itself (``worker.confine``).
+    """
     return subprocess.Popen(
         [sys.executable, "-P", "-m", PROGRAM, str(os.getpid()), str(descriptor)],
         pass_fds=[descriptor],
         stdin=subprocess.DEVNULL,
         stdout=STDERR,
+        process_group=0,
         env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
     )
