@@ -30,8 +30,10 @@ class ClaimRef:
 class Claims(Protocol):
     """Where ResourceClaims are read."""
 
-    def get(self, namespace: str, name: str) -> Document | None:
-        """The claim, ``None`` if there is none. Raises ``RefusedError("ApiAway")`` when nobody answers in time."""
+    def get(self, namespace: str, name: str, patience: float = 15.0) -> Document | None:
+        """The claim, ``None`` if there is none. ``patience``: seconds after which this ends, whatever happens.
+
+        Raises ``RefusedError("ApiAway")`` when nobody answers in time."""
 
 
 class Runtime(Protocol):

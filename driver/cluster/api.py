@@ -12,7 +12,7 @@ from lightkube.config.client_adapter import verify_cluster
 from lightkube.core.exceptions import ApiError, ConfigError, NotReadyError
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from driver.cluster.transport import TIMEOUT, WATCH, BoundedTransport, WatchEndedError
+from driver.cluster.transport import SLOWEST, TIMEOUT, WATCH, BoundedTransport, WatchEndedError
 from driver.errors import RefusedError
 from driver.names import DRIVER
 from driver.ports import Document
@@ -88,11 +88,11 @@ class Api:
             )
             raise BadInputError(reason, file=where, place="kubeconfig") from None
 
-    def get(self, namespace: str, name: str) -> Document | None:
-        """A claim; ``None`` if there is none."""
+    def get(self, namespace: str, name: str, patience: float = SLOWEST) -> Document | None:
+        """A claim; ``None`` if there is none. ``patience``: seconds for the whole exchange."""
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             return None
-        with _asking("reading a claim"):
+        with _asking("reading a claim"), self._transport.within(patience):
             return _or_none(lambda: self._client.get(Claim, name, namespace=namespace))
 
     def claims(self) -> Iterator[Document]:

@@ -4,12 +4,15 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
+import httpcore2
 import httpx2
 
+from driver.cluster.network import Network
+
 TIMEOUT, SLOWEST = 5.0, 15.0
-"""Seconds without a byte, and for one answer as a whole. The kubelet waits 45 for us."""
+"""Seconds without a byte, and for one exchange as a whole. The kubelet waits 45 for us."""
 
 LARGEST = 8 << 20
 """Bytes of one answer, of which Python may make 20 times as many. Objects end at 1.5 MiB, etcd's own limit."""
@@ -34,11 +37,24 @@ class BoundedTransport(httpx2.HTTPTransport):
     """Requests that ask to ``watch`` may last; all others must be answered soon."""
 
     def __init__(self, verify: ssl.SSLContext) -> None:
-        super().__init__(verify=verify, trust_env=False, socket_options=KEEPALIVE)
+        super().__init__(verify=verify, trust_env=False)
+        self._network = Network()
+        # httpx2 takes no network of ours, httpcore2 does.
+        self._pool = httpcore2.ConnectionPool(
+            ssl_context=verify, socket_options=KEEPALIVE, network_backend=self._network
+        )
         self._watches: set[socket.socket] = set()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """What this thread asks for inside is answered, or fails, in so many seconds, or ``SLOWEST``."""
+        return self._network.within(seconds)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """The answer, whose body is read within bounds. Raises ``httpx2.HTTPError``."""
+        with self._network.within(SLOWEST):
+            return self._handle(request)
+
+    def _handle(self, request: httpx2.Request) -> httpx2.Response:
         request.headers["Accept-Encoding"] = "identity"
         watch = "watch" in request.url.params
         if watch:
@@ -50,7 +66,7 @@ class BoundedTransport(httpx2.HTTPTransport):
         if watch and response.is_success:
             response.stream = self._watched(response)
         else:
-            response.stream = _Bounded(response.stream, SLOWEST)
+            response.stream = _Bounded(response.stream)
             # lightkube does not close a watch that is refused; the connection would never come back.
             response.read()
         return response
@@ -68,21 +84,19 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 
 class _Bounded(httpx2.SyncByteStream):
-    """A body of at most ``LARGEST`` bytes in so many seconds."""
+    """A body of at most ``LARGEST`` bytes."""
 
-    def __init__(self, inner: object, seconds: float) -> None:
+    def __init__(self, inner: object) -> None:
         assert isinstance(inner, httpx2.SyncByteStream)
-        self._inner, self._seconds = inner, seconds
+        self._inner = inner
 
     def __iter__(self) -> Iterator[bytes]:
-        size, end = 0, time.monotonic() + self._seconds
+        size = 0
         try:
             for part in self._inner:
                 size += len(part)
                 if size > LARGEST:
                     raise httpx2.ReadError(f"the answer is longer than {LARGEST >> 20} MiB")
-                if time.monotonic() > end:
-                    raise httpx2.ReadTimeout(f"the answer is not complete after {self._seconds:.0f} s")
                 yield part
         finally:
             self.close()
@@ -93,14 +107,18 @@ class _Bounded(httpx2.SyncByteStream):
 
 
 class _Watched(_Bounded):
-    """The body of a watch. Its end is an error."""
+    """The body of a watch, which lasts longer. Its end is an error."""
 
     def __init__(self, inner: object, connection: socket.socket, watches: set[socket.socket]) -> None:
-        super().__init__(inner, WATCH + SLOWEST)
+        super().__init__(inner)
+        self._end = time.monotonic() + WATCH + SLOWEST
         self._connection, self._watches = connection, watches
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from super().__iter__()
+        for part in super().__iter__():
+            if time.monotonic() > self._end:
+                raise httpx2.ReadTimeout(f"the watch has not ended after {WATCH + SLOWEST:.0f} s")
+            yield part
         raise WatchEndedError("the watch has ended")
 
     def close(self) -> None:

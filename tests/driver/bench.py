@@ -32,14 +32,17 @@ MACHINE = synthetic.build("socket:2 numa:2 l3:1 core:4 cpu:2")
 
 
 class Shelf:
-    """Claims, as an API server would give them. ``answers``: whether it is there."""
+    """Claims, as an API server would give them. ``answers``: whether it is there; ``patience``: seconds that each
+    who asked would have waited."""
 
     def __init__(self) -> None:
         self.documents: dict[tuple[str, str], Document] = {}
         self.answers, self.asked = True, 0
+        self.patience: list[float] = []
 
-    def get(self, namespace: str, name: str) -> Document | None:
+    def get(self, namespace: str, name: str, patience: float = 15.0) -> Document | None:
         self.asked += 1
+        self.patience.append(patience)
         if not self.answers:
             raise RefusedError("ApiAway", "nobody answers")
         return self.documents.get((namespace, name))

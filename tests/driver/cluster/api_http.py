@@ -29,13 +29,15 @@ REASONS = {404: "NotFound", 409: "AlreadyExists", 410: "Expired", 422: "Invalid"
 
 class Spoilt(NamedTuple):
     """An answer in place of the right one. ``missing``: so many bytes are promised and never sent, the
-    connection is closed; ``drip``: seconds between two bytes; ``headers``: more of them."""
+    connection is closed; ``drip``: seconds between two bytes; ``headers``: more of them; ``raw``: the whole answer
+    with its head, as it is sent instead."""
 
     status: int
     body: bytes
     missing: int = 0
     drip: float = 0.0
     headers: tuple[tuple[str, str], ...] = ()
+    raw: bytes = b""
 
 
 Fault = Callable[[str, str], tuple[Any, ...] | None]
@@ -176,18 +178,23 @@ class Handler(BaseHTTPRequestHandler):
         self._spoil(Spoilt(status, json.dumps(document).encode()))
 
     def _spoil(self, answer: Spoilt) -> None:
+        self.close_connection = self.close_connection or bool(answer.missing or answer.raw)
+        if not answer.raw:
+            self._send_head(answer)
+        body = answer.raw or answer.body
+        size = 1 if answer.drip else max(1, len(body))
+        with suppress(OSError):
+            for first in range(0, len(body), size):
+                self.wfile.write(body[first : first + size])
+                time.sleep(answer.drip)
+
+    def _send_head(self, answer: Spoilt) -> None:
         self.send_response(answer.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer.body) + answer.missing))
         for header in answer.headers:
             self.send_header(*header)
         self.end_headers()
-        size = 1 if answer.drip else max(1, len(answer.body))
-        self.close_connection = self.close_connection or bool(answer.missing)
-        with suppress(OSError):
-            for first in range(0, len(answer.body), size):
-                self.wfile.write(answer.body[first : first + size])
-                time.sleep(answer.drip)
 
     def log_message(self, *_: object) -> None:
         """Nothing: tests look at ``requests``."""

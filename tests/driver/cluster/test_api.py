@@ -93,6 +93,24 @@ def test_an_answer_that_trickles_in_is_given_up(
         api.get("default", "cpus")
 
 
+def test_whoever_has_little_patience_gives_up_early(server: ApiServer, api: Api) -> None:
+    server.fault = lambda method, path: (200, b" " * 10_000, 0, 0.01)
+    with pytest.raises(RefusedError, match="not complete after"):
+        api.get("default", "cpus", patience=0.3)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"HTTP/1.1 200 OK\r\nX: " + b"a" * 50_000, b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000],
+    ids=["long", "1xx"],
+)
+def test_a_head_that_trickles_in_is_given_up(server: ApiServer, api: Api, raw: bytes) -> None:
+    """Each of its bytes comes soon after the last one."""
+    server.fault = lambda method, path: (200, b"", 0, 0.01, (), raw)
+    with pytest.raises(RefusedError, match="not complete after"):
+        api.get("default", "cpus", patience=0.3)
+
+
 def test_a_server_that_is_silent_is_given_up(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
