@@ -1,7 +1,8 @@
-"""What the driver and its solver's process say to each other: JSON, so that a broken peer cannot run code."""
+"""What the driver and its solver's process say to each other."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from driver.processes import Message
 from models import BadInputError, CPUSet, Request, Result
 
 MAX_BYTES = 16 * 2**20
@@ -11,11 +12,7 @@ READY = b"ready"
 """What the process says once it has solved for the first time."""
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Question(_Message):
+class Question(Message):
     """Requests to be placed together on the free CPUs, and how many seconds that may take."""
 
     requests: tuple[Request, ...]
@@ -23,7 +20,7 @@ class Question(_Message):
     time_limit: float = Field(ge=0)
 
 
-class BadInput(_Message):
+class BadInput(Message):
     """A ``BadInputError``, by its parts."""
 
     reason: str
@@ -35,7 +32,7 @@ class BadInput(_Message):
         return BadInputError(self.reason, place=self.place, file=self.file)
 
 
-class Reply(_Message):
+class Reply(Message):
     """A result, or what is wrong with the question, or that the solver caught itself at a wrong answer."""
 
     result: Result | None = None

@@ -4,48 +4,25 @@ Run as ``python -m driver.solving.worker PARENT FD``. The first message on the s
 questions are answered one by one until the other end is closed.
 """
 
-import ctypes
 import gc
 import logging
-import os
-import resource
-import signal
 import sys
 from multiprocessing.connection import Connection
 
 from driver.logs import configure
+from driver.processes import confine
 from driver.solving.messages import MAX_BYTES, READY, BadInput, Question, Reply
 from models import BadInputError, DefectError, Request, Topology
 from solver.engine import solve
 from solver.problem import Prepared
-
-log = logging.getLogger(__name__)
 
 NICENESS = 10
 ADDRESS_SPACE = 512 * 2**20
 """Bytes. Below the container's memory limit in what is resident: with ``memory.oom.group`` the kernel kills the
 driver together with a child that is too big, so the child's own limit must bite first."""
 
-ENVIRONMENT = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
-"""Keeps numerical libraries from a thread for each CPU of the node, and from an arena for each thread."""
-
 WARM_UP = 0.2
 """Seconds of search. Code is loaded and memory is taken after that; the answer does not matter."""
-
-_PR_SET_PDEATHSIG = 1
-"""Of ``prctl(2)``."""
-
-
-def confine(parent: int) -> None:
-    """Be nice, stay small, end with the parent. Ends at once if the parent has ended before that was set."""
-    os.nice(NICENESS)
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        log.warning("the end of the driver will be seen only between two answers: prctl was refused")
-    if os.getppid() != parent:
-        raise SystemExit(f"process {parent} has ended")
 
 
 def serve(connection: Connection) -> None:
@@ -83,7 +60,7 @@ def main() -> None:
     """Run it."""
     configure(logging.StreamHandler())
     parent, socket = map(int, sys.argv[1:])
-    confine(parent)
+    confine(parent, ADDRESS_SPACE, NICENESS)
     with Connection(socket) as connection:
         serve(connection)
 
