@@ -12,7 +12,7 @@ from itertools import combinations
 from random import Random
 
 from models import Request, from_mask, to_mask
-from solver import solve
+from solver.engine import solve
 from solver.greedy import take_packed
 from solver.greedy.packed import lowest
 from solver.problem import Prepared

@@ -31,7 +31,7 @@ atexit.register(peak)
 """
 """Prints the most resident memory of the process in KiB: what wait4 says of it starts from its parent's."""
 
-COMMAND = "import sys; from solver.cli import solve_command; sys.argv = {!r}; solve_command()"
+COMMAND = "import sys; from cpusat.cli import solve_command; sys.argv = {!r}; solve_command()"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from benchmarks.instances import instances, prepared
 from benchmarks.spread import Excess, excess
 from benchmarks.timing import quantile
 from models import Metrics, Request, Result, from_mask, to_mask
-from solver import solve
-from solver.engine import EngineChoice
+from solver.engine import EngineChoice, solve
 
 KINDS: dict[str, dict[str, object]] = {
     "anywhere": {},

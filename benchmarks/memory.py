@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.instances import instances, prepared
 from models import Request, from_mask
-from solver import solve
+from solver.engine import solve
 
 
 def resident_mb() -> float:

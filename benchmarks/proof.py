@@ -7,8 +7,7 @@ from statistics import median
 from benchmarks.instances import Instance, instances, prepared
 from benchmarks.timing import empty_solve, milliseconds, quantile
 from models import Request, Result, from_mask
-from solver import solve
-from solver.engine import EngineChoice
+from solver.engine import EngineChoice, solve
 
 POLICIES = ("packed", "distributed")
 

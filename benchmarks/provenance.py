@@ -26,7 +26,9 @@ def provenance() -> dict[str, str]:
 def _commit() -> str:
     """The commit that is checked out, marked with a plus where what is measured differs from it."""
     commit = _git("rev-parse", "--short", "HEAD")
-    return commit + ("+" if _git("status", "--short", "driver", "solver", "models", "topologies") else "")
+    return commit + (
+        "+" if _git("status", "--short", "driver", "solver", "models", "topologies", "cpusat") else ""
+    )
 
 
 def _git(*words: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchmarks.instances import Instance, instances, prepared
 from benchmarks.spread import Excess, excess
 from models import Metrics, Request, Result, from_mask
-from solver import solve
+from solver.engine import solve
 from topologies import catalog
 
 POLICIES = ("packed", "distributed")

@@ -19,7 +19,7 @@ from benchmarks.speed_points import Point
 from benchmarks.timing import quantile, solve_nothing
 from models import Metrics, Request, from_mask
 from models.request import Policy
-from solver import solve
+from solver.engine import solve
 
 Answer = TypeVar("Answer")
 

@@ -19,8 +19,8 @@ from pydantic import (
 
 from driver.options import Options, in_users_words
 from models import BadInputError, CPUSet, Request
-from solver.cli.yaml_text import parse_yaml
 from topologies.readers.text import read_file
+from topologies.readers.yaml_text import parse_yaml
 
 
 def read_address(text: str) -> tuple[str, int]:

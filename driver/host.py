@@ -15,7 +15,7 @@ from driver.options import Options, in_users_words
 from driver.overlay import lay, read_overlay
 from driver.watch import isolated, online_now
 from models import BadInputError, InfeasibleError, Request, Topology, format_cpuset, parse_cpuset
-from solver import solve
+from solver.engine import solve
 from topologies.readers.sysfs import read_sysfs
 
 log = logging.getLogger(__name__)

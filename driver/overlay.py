@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from models import BadInputError, format_cpuset
-from solver.cli.yaml_text import parse_yaml
 from topologies.readers.sysfs_tree import entries, read_int
 from topologies.readers.text import read_file
+from topologies.readers.yaml_text import parse_yaml
 
 ROOT = "/sys"
 CPUS = PurePosixPath("devices/system/cpu")

@@ -2,7 +2,7 @@
 
 import click
 
-from solver.cli import VERSION, Program
+from topologies.terminal.program import VERSION, Program
 
 SUBCOMMANDS = {
     "run": "Serve the kubelet and the container runtime of this node; the default.",

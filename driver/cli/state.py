@@ -16,11 +16,11 @@ from driver.ledger.entry import Entry
 from driver.ledger.files import Aside, aside, quarantined, read_entry
 from driver.overlay import lay, read_overlay
 from models import BadInputError, Topology, format_cpuset
-from solver.cli.machine import overlaid
-from solver.cli.options import SOURCE
-from solver.cli.streams import say
 from topologies.load import load
+from topologies.overlay import overlaid
 from topologies.readers.sysfs import read_sysfs
+from topologies.terminal.program import SOURCE
+from topologies.terminal.streams import printable, say
 
 PARAMS = (
     CONFIG,
@@ -130,17 +130,17 @@ def show(machine: Topology, holdings: Holdings) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from solver.cli.cpu_list import CPUList
-    from solver.cli.draw import Drawing, plain
-    from solver.cli.terminal import render
+    from topologies.terminal.cpu_list import CPUList
+    from topologies.terminal.drawing import Drawing
+    from topologies.terminal.render import render
 
     table = Table("claim", "pod", "container", "CPUs", "NUMA nodes", "engine", box=None, padding=(0, 2, 0, 0))
     for entry in holdings.entries:
         pods, container = carriers(entry)
         engine = "adopted" if entry.adopted else entry.engine or "given"
-        words = [Text(plain(word)) for word in (title(entry), ", ".join(pods) or "-", container)]
+        words = [Text(printable(word)) for word in (title(entry), ", ".join(pods) or "-", container)]
         table.add_row(*words, CPUList(entry.cpuset), numa_nodes(machine, entry) or "-", engine)
-    bad = [Text(plain(f"cannot be read: {each}"), "red") for each in holdings.unreadable]
+    bad = [Text(printable(f"cannot be read: {each}"), "red") for each in holdings.unreadable]
     render(Drawing(machine, holdings.holders), "", table if holdings.entries else "no claim holds CPUs", *bad)
 
 

@@ -17,8 +17,8 @@ from driver.errors import RefusedError
 from driver.names import DRIVER
 from driver.ports import Document
 from models import BadInputError
-from solver.cli.yaml_text import parse_yaml
 from topologies.readers.text import read_file
+from topologies.readers.yaml_text import parse_yaml
 
 PAGE = 20
 """Claims that are asked for at once. They are a few kB each, seldom a few hundred."""

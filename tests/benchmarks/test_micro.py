@@ -10,8 +10,7 @@ import pytest
 
 from benchmarks.instances import prepared
 from models import Metrics, Request, parse_cpuset
-from solver import solve
-from solver.engine import EngineChoice
+from solver.engine import EngineChoice, solve
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed (extra 'bench')")
 

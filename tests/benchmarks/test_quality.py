@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from benchmarks import cases, quality
 from benchmarks.instances import Instance, prepared
 from benchmarks.spread import excess, mean_of, student
+from cpusat.cli import main
 from models import Request
-from solver.cli import main
 
 SMALL = "socket:2 numa:3 l3:2 core:5 cpu:2"
 

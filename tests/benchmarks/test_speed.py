@@ -12,7 +12,7 @@ from benchmarks.speed import Limits, Row, measure
 from benchmarks.speed_command import speed
 from benchmarks.speed_points import Point
 from models import Request, from_mask
-from solver import solve
+from solver.engine import solve
 from solver.score import slots
 
 SMALL = "socket:2 numa:2 l3:2 core:2 cpu:2"

@@ -27,7 +27,7 @@ from driver.names import CAPACITY, DRIVER
 from driver.options import Options
 from driver.serve import Driver
 from models import InfeasibleError
-from solver import solve
+from solver.engine import solve
 from tests.driver.claims.documents import Node, claim, config, result
 from tests.driver.cluster.api_server import ApiServer
 from tests.driver.world import World
@@ -421,5 +421,5 @@ def test_the_image_runs_the_command_of_the_package_and_copies_all_of_it() -> Non
     lines = (DEPLOY / "Containerfile").read_text().splitlines()
     assert 'ENTRYPOINT ["/opt/cpusat/bin/cpusat-driver"]' in lines
     assert "FROM ${BASE}" in lines
-    for package in ("models", "topologies", "solver", "driver"):
+    for package in ("models", "topologies", "solver", "driver", "cpusat"):
         assert f"COPY {package} {package}" in lines

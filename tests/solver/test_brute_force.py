@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from models import DefectError, Request, Result, Topology, to_mask
-from solver import solve
 from solver.counting import can_be_placed
+from solver.engine import solve
 from solver.problem import Prepared, pose
 from solver.score import Scorer
 from tests.solver.brute_force import brute_force, can_be_allowed
@@ -18,6 +18,8 @@ from tests.solver.machines import KINDS, PREFERENCES, Case, joint_case, single_c
 CHUNK = 100
 SINGLE = range(int(os.environ.get("CPUSAT_BRUTE_FORCE_CHUNKS", "24")))
 JOINT = range(int(os.environ.get("CPUSAT_BRUTE_FORCE_JOINT_CHUNKS", "4")))
+TELLING = (536, 717, 747, 1035)
+"""Seeds of batches, beyond those of the chunks."""
 LONG = 60.0
 """A time limit that no small machine reaches: what is asked for here are proofs."""
 
@@ -49,6 +51,14 @@ def test_one_request_gets_exactly_the_best_cpus(chunk):
 @pytest.mark.parametrize("chunk", JOINT)
 def test_requests_placed_together_get_exactly_the_best_cpus(chunk):
     assert complaints(chunk, joint_case, disagreements) == []
+
+
+@pytest.mark.parametrize("seed", TELLING)
+def test_batches_that_once_told_a_wrong_proof_from_a_right_one_get_the_best_cpus(seed):
+    """With bounds taken over past a metric that is above its own, each of these got a wrong optimum."""
+    case = joint_case(seed)
+    best = brute_force(case.topology, case.free, case.requests, case.constraints)
+    assert list(disagreements(case, best)) == []
 
 
 def test_of_two_core_types_the_lowest_cpus_are_taken():

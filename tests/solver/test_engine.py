@@ -4,7 +4,7 @@ import pytest
 
 import solver.cpsat.exact
 from models import Constraint, DefectError, Request, Topology, parse_cpuset, to_mask
-from solver import solve
+from solver.engine import solve
 from solver.outcome import Outcome
 from topologies.synthetic import build
 

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from models import Constraint, Infeasible, InfeasibleError, Request, Topology, parse_cpuset
-from solver import solve
+from solver.engine import solve
 from tests.solver.brute_force import can_be_allowed
 from tests.solver.machines import PREFERENCES, joint_case, single_case
 from topologies.synthetic import build

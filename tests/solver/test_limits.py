@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from models import BadInputError, Constraint, Request, Topology, parse_cpuset
-from solver import Prepared, solve
+from solver.engine import solve
+from solver.problem import Prepared
 from tests.solver.machines import single_case
 from topologies.synthetic import build
 
@@ -181,7 +182,7 @@ def test_what_could_not_be_preferred_is_said():
 
 def test_answers_of_the_greedy_engine_do_not_import_the_solver():
     code = (
-        "import sys; from models import Request; from solver import solve; from topologies.synthetic import build;"
+        "import sys; from cpusat import Request, solve; from topologies.synthetic import build;"
         "print(solve(build('core:4'), Request(cpus=2), engine='greedy').status, 'ortools' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

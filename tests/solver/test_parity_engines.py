@@ -5,7 +5,7 @@ import os
 import pytest
 
 from models import Request, parse_cpuset, to_mask
-from solver import solve
+from solver.engine import solve
 from solver.problem import Prepared
 from solver.score import Scorer
 from solver.verify import verify

@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from models import CPU, MAX_CPU, NUMANode, Request, Topology, parse_cpuset, to_mask
-from solver import Prepared, solve
 from solver.counting import can_be_placed
-from solver.problem import pose
+from solver.engine import solve
+from solver.problem import Prepared, pose
 from solver.score import Scorer
 from solver.verify import verify, violations
 from tests.solver.brute_force import can_be_allowed

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from models import CPU, Constraint, Request, Topology, parse_cpuset
-from solver import Prepared, solve
+from solver.engine import solve
+from solver.problem import Prepared
 from solver.score import Scorer
 from tests.shared import SHARED, needs_shared
 from topologies import synthetic

@@ -10,7 +10,7 @@ from driver.devices.devices import DeviceMap, devices_of
 from driver.node import NodeCPUs
 from driver.ports import ClaimRef
 from models import Topology
-from solver import solve
+from solver.engine import solve
 
 REF = ClaimRef("6f6bd0a9-5e5a-4b0c-8f5e-0c5a3f6f3b11", "default", "cpus")
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-import solver.cli
+import cpusat.cli
 from driver.errors import RefusedError
 from models import parse_cpuset
 from tests.driver.claims.documents import Node, claim, cpuset, options, result
@@ -138,7 +138,7 @@ def test_what_solve_prints_as_claim_config_is_a_claims_and_gives_those_cpus() ->
     arguments = ["--topology", "socket:2 numa:2 core:4 cpu:2", "--cpus", "6", "--policy", "distributed"]
     options = ["solve", *arguments, "--engine", "greedy", "--output"]
     printed, cpus = (
-        CliRunner().invoke(solver.cli.main, [*options, form]).stdout for form in ("claim-config", "cpuset")
+        CliRunner().invoke(cpusat.cli.main, [*options, form]).stdout for form in ("claim-config", "cpuset")
     )
     (entry,) = yaml.safe_load(printed)["config"]
     document = claim(result("cpus", "cpudevmachine", "6"), configs=[{"source": "FromClaim", **entry}])

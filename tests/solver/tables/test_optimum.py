@@ -3,7 +3,7 @@
 import pytest
 
 from models import Request, Topology, to_mask
-from solver import solve
+from solver.engine import solve
 from solver.problem import Prepared, pose
 from solver.tables.optimum import optimum
 from topologies import catalog

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solver.cli import VERSION, Failure
-from solver.cli.options import ENGINE, MACHINE, REQUEST, SECTIONS, SOURCE
+from cpusat.cli.options import ENGINE, MACHINE, REQUEST, SECTIONS
+from topologies.terminal.program import SOURCE, VERSION, Failure
 
 if TYPE_CHECKING:
     from models import Claim, Result, Topology
@@ -36,7 +36,7 @@ class Task:
     @classmethod
     def of(cls, given: dict[str, Any]) -> "Task":
         """Read the sources and apply the options. Raises ``BadInputError``."""
-        from solver.cli.claims import constraint, read_claim, wanted
+        from cpusat.cli.claims import constraint, read_claim, wanted
 
         claim = None if given["claims"] is None else read_claim(given["claims"])
         topology = _topology(**{name: given[name] for name in _names(MACHINE)})
@@ -59,7 +59,7 @@ def run(**given: Any) -> None:  # noqa: ANN401 - the options' values
     Exit codes: 0 placed, 1 infeasible, 2 bad input or usage, 3 a defect, 4 unknown. Only the answer goes to
     standard output; notes and reasons go to standard error.
     """
-    from solver.cli.answer import Answer
+    from cpusat.cli.answer import Answer
 
     _refuse_contradictions(given)
     task = Task.of(given)
@@ -86,8 +86,8 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
 
 
 def _topology(topology: str, reserved: str | None, held: tuple[str, ...], free: str | None) -> "Topology":
-    from solver.cli.machine import overlaid, with_free
     from topologies.load import load
+    from topologies.overlay import overlaid, with_free
 
     machine = load(topology)
     if free is not None:

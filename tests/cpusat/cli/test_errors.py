@@ -12,17 +12,18 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import solver.cli
+import cpusat.cli
+from cpusat.cli.claims import MAX_CHARACTERS
 from models import BadInputError
-from solver.cli.claims import MAX_CHARACTERS
-from solver.cli.yaml_text import parse_yaml
+from topologies.readers.yaml_text import parse_yaml
+from topologies.terminal.program import brief
 
 TWO_SOCKETS = "socket:2 numa:1 l3:1 core:4 cpu:2"
 
 
 def solve(*args: str, topology: str = TWO_SOCKETS, stdin: bytes | None = None) -> Result:
     line = ["solve", "--topology", topology, "--engine", "greedy", "--output", "cpuset", *args]
-    return CliRunner().invoke(solver.cli.main, line, prog_name="cpusat", input=stdin)
+    return CliRunner().invoke(cpusat.cli.main, line, prog_name="cpusat", input=stdin)
 
 
 def error(*args: str, **options: object) -> str:
@@ -228,7 +229,7 @@ def test_what_only_one_request_can_have_is_refused_for_several(tmp_path: Path, o
 
 
 def test_a_missing_topology_is_one_line() -> None:
-    result = CliRunner().invoke(solver.cli.main, ["solve", "--cpus", "4"], prog_name="cpusat")
+    result = CliRunner().invoke(cpusat.cli.main, ["solve", "--cpus", "4"], prog_name="cpusat")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "error: Missing option '--topology'. See 'cpusat solve --help'.\n"
 
@@ -298,7 +299,7 @@ def test_yaml_is_read_alike_without_the_c_part_of_pyyaml() -> None:
     script = """
         import yaml
         del yaml.CSafeLoader
-        from solver.cli.yaml_text import parse_yaml
+        from topologies.readers.yaml_text import parse_yaml
         assert yaml.SafeLoader in parse_yaml.__globals__["_Loader"].__mro__
         assert parse_yaml("- {cpus: 4, within: 0-3}") == [{"cpus": 4, "within": "0-3"}]
         for text in ("&a [*a]", "- " * 100_000, "a: 1\\na: 2", "!!int 4", "--- 1\\n--- 2"):
@@ -309,7 +310,7 @@ def test_yaml_is_read_alike_without_the_c_part_of_pyyaml() -> None:
             else:
                 raise AssertionError(text)
     """
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], env=env, capture_output=True, text=True, timeout=60
     )
@@ -323,7 +324,7 @@ def test_an_error_while_writing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(sys, "stdout", Full())
     with pytest.raises(SystemExit) as ended:
-        solver.cli.solve_command(
+        cpusat.cli.solve_command(
             ["--topology", "core:1", "--cpus", "1", "--engine", "greedy", "--output", "cpuset"]
         )
     assert ended.value.code == 2
@@ -331,8 +332,8 @@ def test_an_error_while_writing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
     """The line in a shell, where ``$cpusat`` is the program."""
-    root = Path(__file__).resolve().parents[2]
-    program = f"{sys.executable} -m solver.cli"
+    root = Path(__file__).resolve().parents[3]
+    program = f"{sys.executable} -m cpusat"
     settings = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "80", "cpusat": program, **env}
     return subprocess.run(
         ["/bin/sh", "-c", line], cwd=root, env=settings, capture_output=True, text=True, timeout=60, check=False
@@ -408,13 +409,13 @@ def test_what_was_handed_in_makes_no_error_long(tmp_path: Path, document: dict[s
     path = tmp_path / "machine.json"
     path.write_text(json.dumps(document))
     assert error("--cpus", "1", topology=str(path)).startswith(f"{path}: ")
-    checked = CliRunner().invoke(solver.cli.main, ["topology", "validate", str(path)])
+    checked = CliRunner().invoke(cpusat.cli.main, ["topology", "validate", str(path)])
     assert checked.exit_code == 2
     assert len(checked.stdout) < 700
 
 
 def test_an_error_without_its_middle_keeps_both_ends() -> None:
-    short = solver.cli.brief(BadInputError("r" * 300 + "END", place="AB" + "p" * 1000 + "YZ", file="f"))
+    short = brief(BadInputError("r" * 300 + "END", place="AB" + "p" * 1000 + "YZ", file="f"))
     assert short == "f: AB" + "p" * 98 + "..." + "p" * 95 + "YZ: " + "r" * 300 + "END"
 
 

@@ -14,27 +14,27 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-import solver.cli
+import cpusat.cli
+from cpusat.cli import report
+from cpusat.cli.answer import Answer as Said
+from cpusat.cli.claims import constraint, read_claim, wanted
+from cpusat.cli.compare import Comparison
+from cpusat.cli.options import REQUEST
+from cpusat.cli.report import MEANING
 from models import Allocation, Constraint, Infeasible, Level, Nearest, Preference, Request, Rule
 from models import Result as Answer
-from solver.cli import report
-from solver.cli.answer import Answer as Said
-from solver.cli.claims import constraint, read_claim, wanted
-from solver.cli.compare import Comparison
-from solver.cli.options import REQUEST
-from solver.cli.report import MEANING
 from solver.score import METRICS
 from topologies import synthetic
 from topologies.load import load
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TWO_SOCKETS = "socket:2 numa:1 l3:1 core:4 cpu:2"
 
 
 def solve(*args: str, stdin: str | None = None, topology: str = TWO_SOCKETS) -> Result:
     runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1", "FORCE_COLOR": None})
     return runner.invoke(
-        solver.cli.main, ["solve", "--topology", topology, *args], prog_name="cpusat", input=stdin
+        cpusat.cli.main, ["solve", "--topology", topology, *args], prog_name="cpusat", input=stdin
     )
 
 
@@ -76,7 +76,7 @@ TWO = """
 
 
 def test_the_command_of_the_readme_works_from_the_root_of_the_project() -> None:
-    done = process("-m", "solver.cli", "solve", "--topology", "t.json", "--policy", "distributed")
+    done = process("-m", "cpusat", "solve", "--topology", "t.json", "--policy", "distributed")
     assert (done.returncode, done.stderr) == (0, "")
     assert without_time(done.stdout) == text(
         """
@@ -102,7 +102,7 @@ def test_the_command_of_the_readme_works_from_the_root_of_the_project() -> None:
 
 def test_the_installed_command_solve_is_the_subcommand() -> None:
     args = ["--topology", TWO_SOCKETS, "--cpus", "4", "--engine", "greedy", "--output", "cpuset"]
-    done = process("-c", f"from solver.cli import solve_command; solve_command({args!r})")
+    done = process("-c", f"from cpusat.cli import solve_command; solve_command({args!r})")
     assert (done.returncode, done.stdout, done.stderr) == (0, "0-1,8-9\n", "")
 
 
@@ -116,7 +116,7 @@ def test_the_installed_command_solve_is_the_subcommand() -> None:
     ],
 )
 def test_exit_codes_tell_what_happened(args: tuple[str, ...], code: int, stderr: str) -> None:
-    done = process("-m", "solver.cli", "solve", "--topology", TWO_SOCKETS, "--output", "cpuset", *args)
+    done = process("-m", "cpusat", "solve", "--topology", TWO_SOCKETS, "--output", "cpuset", *args)
     assert (done.returncode, done.stdout) == (code, "" if code else "0-15\n")
     assert done.stderr.startswith(stderr)
     assert done.stderr.count("\n") == (1 if code else 0)
@@ -134,7 +134,7 @@ def test_exit_codes_tell_what_happened(args: tuple[str, ...], code: int, stderr:
 def test_help_greedy_answers_and_bad_input_never_import_ortools_nor_rich(args: list[str]) -> None:
     script = f"""
         import sys
-        from solver.cli import main
+        from cpusat.cli import main
         try:
             main({args!r}, prog_name="cpusat")
         finally:
@@ -147,7 +147,7 @@ def test_help_greedy_answers_and_bad_input_never_import_ortools_nor_rich(args: l
 def test_help_imports_no_models_and_shows_the_options_in_sections() -> None:
     script = """
         import sys
-        from solver.cli import main
+        from cpusat.cli import main
         try:
             main(["solve", "--help"], prog_name="cpusat")
         finally:
@@ -166,7 +166,7 @@ def test_standard_input_holds_the_machine_or_the_claims() -> None:
     options = ("--engine", "greedy", "--output", "cpuset")
     assert placed("--cpus", "1", *options, topology="-", stdin=machine) == "0\n"
     assert placed("--claims", "-", *options, topology="core:2", stdin="- cpus: 2\n") == "0-1\n"
-    done = process("-m", "solver.cli", "solve", "--topology", "-", "--cpus", "1", *options, input=machine)
+    done = process("-m", "cpusat", "solve", "--topology", "-", "--cpus", "1", *options, input=machine)
     assert (done.returncode, done.stdout) == (0, "0\n")
 
 

@@ -1,26 +1,26 @@
-"""The command line: ``cpusat`` and its subcommands, which are imported when they are called."""
+"""A command line of ours: subcommands that are imported when they are called, and failures in one line each."""
 
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from solver.cli.streams import prepare, say
+from topologies.terminal.streams import prepare, printable, say
 
 if TYPE_CHECKING:
     from models import BadInputError
 
-SUBCOMMANDS = {
-    "solve": "Choose the CPUs of one or more requests.",
-    "topology": "List, draw, convert and check machines.",
-}
+SOURCE = (
+    "SOURCE is a catalog name, a file (topology document, hwloc XML, lscpu output), a directory with a /sys tree, "
+    "'host', '-' for standard input, or a description such as 'socket:2 numa:4 l3:2 core:8 cpu:2'."
+)
+"""What the help of commands that read a machine says about it."""
+
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """Exit codes: 128 plus the signal's number, as shells have it."""
 
@@ -34,7 +34,7 @@ class Failure(click.ClickException):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__("".join(char if char.isprintable() else " " for char in message))
+        super().__init__(printable(message, " "))
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - the signature is click's
         """Print the line."""
@@ -54,24 +54,6 @@ class Defect(Failure):
     """Our own mistake."""
 
     exit_code = 3
-
-
-def _refuse_shadowed_packages() -> None:
-    """A ``models.py`` of the caller's own, found first, would show as an import error that explains nothing."""
-    home = Path(__file__).resolve().parents[2]
-    for name in ("models", "topologies"):
-        origin = (spec := find_spec(name)) and spec.origin
-        if not origin or Path(origin).resolve().parents[1] != home:
-            found = f"is {origin}" if origin else "is missing"
-            shadow = Failure(
-                f"the package {name!r} {found}, but ours must lie in {home}: something of that name comes first "
-                "on Python's path; run in another directory, or in a virtual environment of its own"
-            )
-            shadow.show()
-            raise SystemExit(Failure.exit_code)
-
-
-_refuse_shadowed_packages()
 
 
 @contextmanager
@@ -186,20 +168,3 @@ VERSION = click.Option(
     callback=_print_version,
     help="Show the version.",
 )
-
-main = Program(
-    "cpusat",
-    __name__,
-    SUBCOMMANDS,
-    params=[VERSION],
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Choose which CPUs of a machine a Kubernetes workload gets.
-
-    Exit codes: 0 placed, 1 infeasible, 2 bad input or usage, 3 a defect of cpusat, 4 unknown.
-    """,
-)
-
-
-def solve_command(args: Sequence[str] | None = None) -> None:
-    """Run ``cpusat solve`` under its own name, ``solve``."""
-    main(["solve", *(sys.argv[1:] if args is None else args)], prog_name="")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from models import BadInputError, Claim, Constraint, Preference, Request, Topology
-from solver.cli.machine import cpu_list
+from topologies.overlay import cpu_list
 from topologies.readers.text import parse_json, read_file, read_stream
 
 STDIN = "-"
@@ -43,7 +43,7 @@ def read_claim(source: str) -> Claim:
 
 def _parse(text: str, file: str) -> Any:  # noqa: ANN401 - a document is anything
     """JSON by its name or its looks, else YAML. What looks like JSON and is none may be YAML in braces."""
-    from solver.cli.yaml_text import parse_yaml
+    from topologies.readers.yaml_text import parse_yaml
 
     if len(text) > MAX_CHARACTERS:
         raise BadInputError(f"{len(text)} characters are more than a claim can have; {MAX_CHARACTERS} are read")

@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from models import CPU, Topology, format_cpuset
-from solver.cli.cpu_list import CPUList
-from solver.cli.layout import Cell, Layout
-from solver.cli.machine import UNNAMED
+from topologies.overlay import UNNAMED
 from topologies.shape import Shape
+from topologies.terminal.cpu_list import CPUList
+from topologies.terminal.layout import Cell, Layout
+from topologies.terminal.streams import printable
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_yellow", "bright_blue")
 _LETTERS = string.ascii_letters + string.digits
@@ -86,7 +87,7 @@ class Drawing:
             _many(shape.cores, "core"),
             f"{_many(shape.cpus, 'CPU')} ({siblings} a core)",
         )
-        yield Text(plain(self.topology.name) or "unnamed machine", style="bold")
+        yield Text(printable(self.topology.name) or "unnamed machine", style="bold")
         yield Text(", ".join(parts))
 
     def _sockets(self, width: int) -> Iterator[Text]:
@@ -137,7 +138,7 @@ class Drawing:
         reserved = self.topology.reserved - self.owners.keys()
         free = self.topology.online - reserved - self.owners.keys()
         rows = [(FREE, "free", free), (RESERVED, "reserved", reserved)]
-        rows += [(self.marks[owner], plain(owner), frozenset(cpus)) for owner, cpus in owned.items()]
+        rows += [(self.marks[owner], printable(owner), frozenset(cpus)) for owner, cpus in owned.items()]
         table = Table.grid(padding=(0, 2, 0, 0))
         for mark, what, cpus in rows:
             if cpus:
@@ -149,11 +150,6 @@ def holders(topology: Topology) -> dict[int, str]:
     """Which CPU is held by which claim of the document, as the legend says it."""
     named = {owner: "held" if owner == UNNAMED else f"held by {owner}" for owner in topology.held}
     return {cpu: named[owner] for owner, cpus in topology.held.items() for cpu in sorted(cpus)}
-
-
-def plain(text: str) -> str:
-    """The text without characters that a terminal would act on."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def short(cpus: Iterable[int], width: int) -> str:
@@ -226,7 +222,7 @@ def _devices(topology: Topology) -> Iterator[RenderableType]:
         numa = "-" if device.numa is None else str(device.numa)
         local = Text("-") if device.local_cpus is None else CPUList(device.local_cpus)
         words = (device.name, device.pci or "-", device.pci_root or "-", numa)
-        table.add_row(*(Text(plain(word)) for word in words), local)
+        table.add_row(*(Text(printable(word)) for word in words), local)
     yield table
 
 

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cpusat.cli.compare import Comparison
 from models import Allocation, Result, format_cpuset, format_mask
-from solver.cli.compare import Comparison
+from topologies.terminal.streams import printable
 
 _OFTEN_EMPTY = ("proof", "metrics", "bounds", "infeasible", "notes")
 
@@ -60,8 +61,3 @@ def as_json(result: Result, comparison: Comparison | None = None) -> str:
     if comparison is not None:
         document["compare"] = comparison.as_dict()
     return json.dumps(document, indent=2)
-
-
-def printable(text: str) -> str:
-    """The text without characters that a terminal would act on."""
-    return "".join(char if char.isprintable() else "?" for char in text)

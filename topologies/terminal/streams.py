@@ -22,3 +22,8 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
     if stream is not None:
         stream.write(text + end)
         stream.flush()
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """The text without characters that a terminal would act on, each replaced by ``instead``."""
+    return "".join(char if char.isprintable() else instead for char in text)

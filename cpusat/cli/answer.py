@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cpusat.cli.compare import Comparison
+from cpusat.cli.output import as_claim_config, as_json, as_lines
 from models import Claim, Result, Topology
-from solver.cli.compare import Comparison
-from solver.cli.output import as_claim_config, as_json, as_lines, printable
-from solver.cli.streams import say
+from topologies.terminal.streams import printable, say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +30,7 @@ class Answer:
             self._print_plain(form)
         parts = list(self._parts(form, explain=explain))
         if parts:
-            from solver.cli.terminal import render
+            from topologies.terminal.render import render
 
             render(*parts, error=form != "table")
 
@@ -65,7 +65,7 @@ class Answer:
         table, placed = form == "table", bool(self.result.allocations)
         if not (explain or table or self.comparison):
             return
-        from solver.cli import report
+        from cpusat.cli import report
 
         if table and placed:
             yield from report.answer(self.result)

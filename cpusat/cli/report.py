@@ -6,11 +6,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cpusat.cli.compare import Comparison, Row
 from models import Infeasible, Request, Result, Topology, format_cpuset
-from solver.cli.compare import Comparison, Row
-from solver.cli.cpu_list import CPUList
-from solver.cli.draw import Drawing, holders, plain
 from solver.score import joint_slots, slots
+from topologies.terminal.cpu_list import CPUList
+from topologies.terminal.drawing import Drawing, holders
+from topologies.terminal.streams import printable
 
 MEANING = {
     "unevenness": "CPUs by which shares of NUMA nodes differ, beyond one CPU (with full_cores, one core)",
@@ -41,14 +42,14 @@ def answer(result: Result) -> Iterator[RenderableType]:
     table = _table("request", "policy", ">CPUs", "mems", "cpuset")
     for given in result.allocations:
         size, mems = str(len(given.cpuset)), format_cpuset(given.mems) or "-"
-        table.add_row(plain(given.request), given.policy, size, mems, CPUList(given.cpuset, "green"))
+        table.add_row(printable(given.request), given.policy, size, mems, CPUList(given.cpuset, "green"))
     yield table
 
 
 def metrics(result: Result, requests: Sequence[Request]) -> Iterator[RenderableType]:
     """The metrics in their order: of each request, of all, and what is proven."""
     several, bounded = len(requests) > 1, _bounded(result)
-    names = [f">{plain(request.name)}" for request in requests] + [">all"] if several else [">value"]
+    names = [f">{printable(request.name)}" for request in requests] + [">all"] if several else [">value"]
     table = _table("metric", *names, *([">least possible"] if bounded else []))
     pairs = list(zip(requests, result.allocations, strict=True))
     for (slot, name), row in zip(joint_slots(requests), Comparison(result, result).rows(), strict=True):
@@ -95,7 +96,7 @@ def comparison(compared: Comparison) -> Iterator[RenderableType]:
     yield Text()
     cpusets = _table("greedy would give", "cpuset")
     for given in compared.greedy.allocations:
-        cpusets.add_row(plain(given.request), CPUList(given.cpuset))
+        cpusets.add_row(printable(given.request), CPUList(given.cpuset))
     yield cpusets if compared.greedy.allocations else Text("greedy finds nothing")
     if compared.is_even:
         yield Text(f"\nThe greedy answer is as good as the {_name_of_best(compared)} one: no metric differs.")
@@ -112,7 +113,7 @@ def mixed(requests: Sequence[Request]) -> Iterator[RenderableType]:
 
 
 def _whose(metric: str, slot: int, requests: Sequence[Request]) -> str:
-    return ", ".join(plain(request.name) for request in requests if slots(request)[slot] == metric)
+    return ", ".join(printable(request.name) for request in requests if slots(request)[slot] == metric)
 
 
 def _name_of_best(compared: Comparison) -> str:
@@ -142,12 +143,12 @@ def clash(infeasible: Infeasible) -> Iterator[RenderableType]:
     table = _table("request", "rule", ">asked", ">possible", "in words")
     for rule in infeasible.rules:
         numbers = ("-" if number is None else str(number) for number in (rule.asked, rule.available))
-        table.add_row(plain(rule.request) or "-", rule.name, *numbers, plain(rule.text))
+        table.add_row(printable(rule.request) or "-", rule.name, *numbers, printable(rule.text))
     yield table
     near = infeasible.nearest
     if near is not None:
         yield Text(
-            f"Nearest: request {plain(near.request)} with {near.option} {near.instead} ({near.asked} asked)"
+            f"Nearest: request {printable(near.request)} with {near.option} {near.instead} ({near.asked} asked)"
         )
 
 

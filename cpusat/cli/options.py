@@ -2,10 +2,6 @@
 
 import click
 
-SOURCE = (
-    "SOURCE is a catalog name, a file (topology document, hwloc XML, lscpu output), a directory with a /sys tree, "
-    "'host', '-' for standard input, or a description such as 'socket:2 numa:4 l3:2 core:8 cpu:2'."
-)
 LIST = "LIST"
 MOST_WORKERS, MOST_SEED = 256, 2**31 - 1
 

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import click
 
+from cpusat.cli.claims import STDIN, read_claim
+from cpusat.cli.options import OVERLAYS
 from models import BadInputError
-from solver.cli import brief
-from solver.cli.claims import STDIN, read_claim
-from solver.cli.machine import overlaid
-from solver.cli.options import OVERLAYS, SOURCE
-from solver.cli.output import printable
-from solver.cli.streams import say
-from solver.cli.terminal import render
 from topologies import catalog
 from topologies.load import load
+from topologies.overlay import overlaid
 from topologies.shape import Shape
+from topologies.terminal.program import SOURCE, brief
+from topologies.terminal.render import render
+from topologies.terminal.streams import printable, say
 
 
 @click.group(epilog=SOURCE)
@@ -49,7 +48,7 @@ def list_machines(output: str) -> None:
 @click.argument("source")
 def show(source: str, reserved: str | None, held: tuple[str, ...]) -> None:
     """Draw a machine: its sockets, NUMA nodes, L3s, cores, and which CPUs are free."""
-    from solver.cli.draw import Drawing
+    from topologies.terminal.drawing import Drawing
 
     render(Drawing(overlaid(load(source), reserved, held)))
 

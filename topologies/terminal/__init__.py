@@ -1,0 +1,1 @@
+"""Machines, failures and tables on a terminal: what the command lines of this project have in common."""
