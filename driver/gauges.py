@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, get_args
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from driver.conditions import Condition, Conditions
 from driver.ledger.entry import Entry, Snapshot
 from driver.metrics import PREFIX
-from models import Topology, to_mask
+from driver.node import numa_nodes
+from models import Topology, format_cpuset, to_mask
 from solver.score import Scorer
 
 
@@ -19,19 +20,40 @@ class Gauges(Collector):
     """Register it with ``Metrics.registry``. ``snapshot`` is called at each scrape."""
 
     def __init__(self, topology: Topology, snapshot: Callable[[], Snapshot], conditions: Conditions) -> None:
-        self._machine, self._snapshot, self._conditions = Scorer(topology), snapshot, conditions
+        self._topology, self._machine = topology, Scorer(topology)
+        self._snapshot, self._conditions = snapshot, conditions
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Nothing: registering must not read the ledger."""
         return ()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | InfoMetricFamily]:
         """All gauges."""
         snapshot = self._snapshot()
+        yield self._live_claims(snapshot)
         yield from _cpus(snapshot)
         yield from _alignment(self._machine, snapshot)
         yield from _fragmentation(self._machine, snapshot)
         yield self._current_conditions()
+
+    def _live_claims(self, snapshot: Snapshot) -> InfoMetricFamily:
+        """Who has which CPUs: as many series as claims live, of which each holds a CPU at least."""
+        family = InfoMetricFamily(f"{PREFIX}_claim", "Live claims, their pods and their CPUs.")
+        for entry in snapshot.entries.values():
+            family.add_metric((), self._labels(entry))
+        return family
+
+    def _labels(self, entry: Entry) -> dict[str, str]:
+        return {
+            "namespace": entry.namespace,
+            "claim": entry.name,
+            "uid": entry.uid,
+            "pod": _pod(entry),
+            "cpuset": format_cpuset(entry.cpuset),
+            "numa_nodes": format_cpuset(numa_nodes(self._topology, entry.cpuset)),
+            "policy": _policy(entry),
+            "engine": entry.chosen_by,
+        }
 
     def _current_conditions(self) -> GaugeMetricFamily:
         current = self._conditions.current()
@@ -69,6 +91,12 @@ def _alignment(machine: Scorer, snapshot: Snapshot) -> Iterator[GaugeMetricFamil
 def _policy(entry: Entry) -> str:
     policies = {allocation.policy for allocation in entry.allocations}
     return "given" if not policies else "distributed" if "distributed" in policies else "packed"
+
+
+def _pod(entry: Entry) -> str:
+    """Name of the pod that carries the claim, or of the only one that may; its uid if that is all we know."""
+    uids = [entry.owner.pod_uid] if entry.owner else sorted(entry.pods)
+    return (entry.pod_names.get(uids[0]) or uids[0]) if len(uids) == 1 else ""
 
 
 def _span(domains: Sequence[int], entry: Entry) -> int:

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import os
-import socket
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 from driver.config import Config
 from driver.durable import read_bounded, remove, write_whole
 from driver.node import NodeCPUs
+from driver.node_name import node_name
 from driver.options import Options, in_users_words
 from driver.overlay import lay, read_overlay
 from driver.watch import isolated, online_now
@@ -19,9 +18,6 @@ from solver.engine import solve
 from topologies.readers.sysfs import read_sysfs
 
 log = logging.getLogger(__name__)
-
-NODE_NAME = "NODE_NAME"
-"""The variable that the DaemonSet sets to ``spec.nodeName``."""
 
 POD_UID = "POD_UID"
 
@@ -58,7 +54,7 @@ class Host:
             log.warning("no CPUs are published: %d must stay shared (minSharedCPUs)", cpus.min_shared)
         if clash := lacking(config.defaults, topology):
             log.warning("claims without options of their own get no CPUs here: %s", clash)
-        return cls(_node_name(config), sysfs, topology, cpus)
+        return cls(node_name(config), sysfs, topology, cpus)
 
     def check(self) -> None:
         """Raise ``BadInputError`` where there is nothing to give. Claims that live are looked after even so."""
@@ -89,10 +85,6 @@ def memoryless(sysfs: Path, machine: Topology) -> frozenset[int]:
     except (OSError, ValueError):
         return frozenset()
     return frozenset(node.id for node in machine.numa_nodes) - having
-
-
-def _node_name(config: Config) -> str:
-    return config.hostname_override or os.environ.get(NODE_NAME) or socket.gethostname().lower()
 
 
 def former_names(file: Path, *, keep: bool) -> dict[str, int]:

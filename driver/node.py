@@ -51,6 +51,11 @@ class NodeCPUs:
         return self.allocatable - held - self.isolated
 
 
+def numa_nodes(topology: Topology, cpus: frozenset[int]) -> frozenset[int]:
+    """NUMA nodes of the CPUs; none on a machine without any."""
+    return frozenset(cpu.numa for cpu in topology.cpus if cpu.cpu in cpus and cpu.numa is not None)
+
+
 def _kept(node: NodeCPUs, topology: Topology) -> frozenset[int]:
     """So many CPUs as must stay shared, core by core, always of the NUMA node that has most of them."""
     sharable = node.spare(frozenset())

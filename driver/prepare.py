@@ -213,7 +213,9 @@ def _draft(view: ClaimView) -> Entry:
         fingerprint=view.fingerprint,
         cpuset=frozenset(),
         grants=view.grants,
-        pods=view.pods,
+        pods=frozenset(view.pods),
+        pod_names=dict(view.pods),
+        pod_claim=view.pod_claim,
     )
 
 
@@ -222,7 +224,9 @@ def _known(former: Entry, view: ClaimView) -> Entry:
     told = {
         "namespace": view.ref.namespace,
         "name": view.ref.name,
-        "pods": view.pods,
+        "pods": frozenset(view.pods),
+        "pod_names": dict(view.pods),
+        "pod_claim": view.pod_claim,
         "grants": view.grants,
         "fingerprint": view.fingerprint,
         "adopted": False,

@@ -32,6 +32,7 @@ from driver.kubelet.serve import KubeletServer
 from driver.ledger.book import Ledger
 from driver.ledger.files import Files
 from driver.metrics import Metrics
+from driver.node_name import remember_name
 from driver.nri.kernel import Kernel
 from driver.nri.listing import ReadMask
 from driver.nri.runtime import NRIRuntime
@@ -129,6 +130,7 @@ class Driver:
         ledger = Ledger.open(self.host.cpus, Files(self.folders.ledger))
         self._running.append(_Closing(ledger.close))
         self._owed.append(lambda: recover(ledger, self.cdi))
+        self._owed.append(lambda: remember_name(self.folders.node_name, self.host.name))
         self.watch = Watch(self._checks(ledger), self.conditions)
         self.watch.look()
         if not (ledger.snapshot.held or ledger.unsure()):

@@ -3,6 +3,7 @@
 Results and configs of other drivers, consumers that are no pods and keys that we do not know are skipped unread.
 """
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,9 @@ Source = Literal["FromClass", "FromClaim"]
 
 MOST_RESULTS, MOST_CONFIGS, MOST_PODS = 32, 64, 4096
 """The API server's own limits are 32, 64 and 256."""
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+"""The annotation by which the control plane says which entry of its pod's ``resourceClaims`` a claim is."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 Text = Annotated[str, Field(max_length=253)]
@@ -92,6 +96,7 @@ class Consumer(_Part):
     """A pod that may carry the claim."""
 
     uid: Text
+    name: Text = ""
 
 
 class Status(_Part):
@@ -105,6 +110,14 @@ class Metadata(_Part):
     """Which claim it is."""
 
     uid: Text
+    annotations: dict[str, Any] | None = None
+
+    @property
+    def pod_claim(self) -> str:
+        """What the pod's spec calls a claim that was made from a template, empty for others. Whoever makes claims
+        can annotate them: what cannot be such a name is none."""
+        said = (self.annotations or {}).get(POD_CLAIM)
+        return said if isinstance(said, str) and re.fullmatch(_LABEL, said, re.ASCII) else ""
 
 
 class Claim(_Part):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,8 @@ class ConfigEntry:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """What a claim asks of us. ``pods``: uids of the pods that may carry it.
+    """What a claim asks of us. ``pods``: the pods that may carry it, names by uid. ``pod_claim``: what its pod
+    calls a claim that was made from a template.
 
     ``fingerprint``: of our results and configs; another one means that the claim was allocated anew.
     """
@@ -43,8 +44,9 @@ class ClaimView:
     ref: ClaimRef
     grants: tuple[Grant, ...]
     configs: tuple[ConfigEntry, ...]
-    pods: frozenset[str]
+    pods: Mapping[str, str]
     fingerprint: str
+    pod_claim: str = ""
 
     @classmethod
     def read(cls, document: Document, ref: ClaimRef, *, counted: bool = True) -> "ClaimView":
@@ -66,8 +68,8 @@ class ClaimView:
         devices = claim.status.allocation.devices
         grants = tuple(_grant(ref, result, counted) for result in devices.results)
         configs = tuple(ConfigEntry(each.source, each.requests, each.opaque.parameters) for each in devices.config)
-        pods = frozenset(pod.uid for pod in claim.status.reserved_for if is_uid(pod.uid))
-        return cls(ref, grants, configs, pods, _fingerprint(ref, grants, configs))
+        pods = {pod.uid: pod.name for pod in claim.status.reserved_for if is_uid(pod.uid)}
+        return cls(ref, grants, configs, pods, _fingerprint(ref, grants, configs), claim.metadata.pod_claim)
 
 
 def _grant(ref: ClaimRef, result: Result, counted: bool) -> Grant:

@@ -14,6 +14,8 @@ from driver.config import Config, read_config
 from driver.kubelet.folders import Folders
 from driver.ledger.entry import Entry
 from driver.ledger.files import Aside, aside, quarantined, read_entry
+from driver.node import numa_nodes
+from driver.node_name import FILE, node_name, remembered_name
 from driver.overlay import lay, read_overlay
 from models import BadInputError, Topology, format_cpuset
 from topologies.load import load
@@ -21,6 +23,9 @@ from topologies.overlay import overlaid
 from topologies.readers.sysfs import read_sysfs
 from topologies.terminal.program import SOURCE
 from topologies.terminal.streams import printable, say
+
+HOST = "host"
+"""The machine that we run on, as a source of topologies."""
 
 PARAMS = (
     CONFIG,
@@ -30,7 +35,7 @@ PARAMS = (
         metavar="DIR",
         help="The folder of the ledger.  [default: in the kubelet's folder of the driver]",
     ),
-    click.Option(["--topology"], metavar="SOURCE", default="host", show_default=True, help="The machine."),
+    click.Option(["--topology"], metavar="SOURCE", default=HOST, show_default=True, help="The machine."),
     click.Option(["--output"], type=click.Choice(["table", "json"]), default="table", show_default=True),
 )
 
@@ -46,7 +51,7 @@ class Holdings:
     def holders(self) -> dict[int, str]:
         """Whose each CPU is. Those that a file names which cannot be read are nobody else's either."""
         named = {cpu: f"held by {each.file.name}" for each in self.unreadable for cpu in sorted(each.cpus)}
-        return named | {cpu: f"held by {title(entry)}" for entry in self.entries for cpu in sorted(entry.cpuset)}
+        return named | {cpu: f"held by {entry.title}" for entry in self.entries for cpu in sorted(entry.cpuset)}
 
 
 def read_holdings(folder: Path) -> Holdings:
@@ -62,52 +67,43 @@ def read_holdings(folder: Path) -> Holdings:
             pass  # Its claim has ended meanwhile.
         except (OSError, ValueError) as error:
             unreadable.append(aside(file, getattr(error, "strerror", None) or str(error)))
-    return Holdings(sorted(entries, key=title), [*unreadable, *quarantined(folder)])
-
-
-def title(entry: Entry) -> str:
-    """The claim as people know it."""
-    return f"{entry.namespace}/{entry.name}" if entry.name else entry.uid
+    entries.sort(key=lambda entry: entry.title)
+    return Holdings(entries, [*unreadable, *quarantined(folder)])
 
 
 def state(config: Path | None, ledger: Path | None, topology: str, output: str) -> None:
     """Show who holds which CPUs."""
     settings = read_config(config)
     folder = ledger or Folders(settings.kubelet_root_dir).ledger
-    machine, holdings = machine_of(settings, topology), read_holdings(folder)
+    node = remembered_name(folder.with_name(FILE)) or node_name(settings)
+    machine, holdings = machine_of(settings, topology, node), read_holdings(folder)
     if output == "json":
-        say(json.dumps(as_document(machine, holdings), indent=2))
+        say(json.dumps(as_document(node, machine, holdings), indent=2))
     else:
-        show(machine, holdings)
+        show(node, machine, holdings)
 
 
-def machine_of(settings: Config, source: str) -> Topology:
-    """The machine, under what the configuration says of it."""
-    if source == "host" and settings.sysfs_overlay:
+def machine_of(settings: Config, source: str, node: str) -> Topology:
+    """The machine, under what the configuration says of it. The one that we run on is called as the node is."""
+    if source == HOST and settings.sysfs_overlay:
         with TemporaryDirectory() as into:
             sysfs = lay(read_overlay(Path(settings.sysfs_overlay)), Path("/sys"), Path(into))
-            machine = read_sysfs(sysfs, name="host")
+            machine = read_sysfs(sysfs, name=node)
     else:
         machine = load(source)
+        if source == HOST:
+            machine = machine.model_copy(update={"name": node})
     return overlaid(machine, format_cpuset(settings.reserved_cpus & machine.online) or None, ())
 
 
-def as_document(machine: Topology, holdings: Holdings) -> dict[str, Any]:
+def as_document(node: str, machine: Topology, holdings: Holdings) -> dict[str, Any]:
     """The state as plain values, CPUs as kernel lists."""
     return {
+        "node": node,
         "machine": machine.name,
         "reserved": format_cpuset(machine.reserved),
         "free": format_cpuset(machine.allocatable - holdings.holders.keys()),
-        "claims": [
-            {
-                **entry.model_dump(mode="json", include={"uid", "namespace", "name", "cpuset", "mems", "adopted"}),
-                "numa_nodes": numa_nodes(machine, entry),
-                "engine": entry.engine,
-                "pods": sorted(entry.pods),
-                "owner": entry.owner and entry.owner.model_dump(),
-            }
-            for entry in holdings.entries
-        ],
+        "claims": [_claim(machine, entry) for entry in holdings.entries],
         "unreadable": [
             {"file": str(each.file), "reason": each.reason, "cpuset": format_cpuset(each.cpus)}
             for each in holdings.unreadable
@@ -115,18 +111,20 @@ def as_document(machine: Topology, holdings: Holdings) -> dict[str, Any]:
     }
 
 
-def numa_nodes(machine: Topology, entry: Entry) -> str:
-    """NUMA nodes of the claim's CPUs, as a kernel list."""
-    return format_cpuset({cpu.numa for cpu in machine.cpus if cpu.cpu in entry.cpuset and cpu.numa is not None})
+def _claim(machine: Topology, entry: Entry) -> dict[str, Any]:
+    return {
+        **entry.model_dump(mode="json", include={"uid", "namespace", "name", "cpuset", "mems", "adopted"}),
+        "numa_nodes": format_cpuset(numa_nodes(machine, entry.cpuset)),
+        "engine": entry.engine,
+        "pods": sorted(entry.pods),
+        "pod_names": {uid: entry.pod_title(uid) for uid in sorted(entry.pods) if entry.pod_names.get(uid)},
+        "owner": entry.owner and entry.owner.model_dump(),
+        "carried_by": entry.pod_title(entry.owner.pod_uid) if entry.owner else None,
+    }
 
 
-def carriers(entry: Entry) -> tuple[Sequence[str], str]:
-    """Uid of the pod that carries the claim, and its container; while none does, of the pods that may."""
-    return ([entry.owner.pod_uid], entry.owner.container) if entry.owner else (sorted(entry.pods), "-")
-
-
-def show(machine: Topology, holdings: Holdings) -> None:
-    """Draw the machine, and list the claims below it."""
+def show(node: str, machine: Topology, holdings: Holdings) -> None:
+    """Draw the node's machine, and list the claims below it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -136,12 +134,14 @@ def show(machine: Topology, holdings: Holdings) -> None:
 
     table = Table("claim", "pod", "container", "CPUs", "NUMA nodes", "engine", box=None, padding=(0, 2, 0, 0))
     for entry in holdings.entries:
-        pods, container = carriers(entry)
-        engine = "adopted" if entry.adopted else entry.engine or "given"
-        words = [Text(printable(word)) for word in (title(entry), ", ".join(pods) or "-", container)]
-        table.add_row(*words, CPUList(entry.cpuset), numa_nodes(machine, entry) or "-", engine)
+        container = entry.owner.container if entry.owner else "-"
+        words = [Text(printable(word)) for word in (entry.title, ", ".join(entry.carriers) or "-", container)]
+        spanned = format_cpuset(numa_nodes(machine, entry.cpuset)) or "-"
+        table.add_row(*words, CPUList(entry.cpuset), spanned, entry.chosen_by)
     bad = [Text(printable(f"cannot be read: {each}"), "red") for each in holdings.unreadable]
-    render(Drawing(machine, holdings.holders), "", table if holdings.entries else "no claim holds CPUs", *bad)
+    heading = f"node {node}" if machine.name == node else f"node {node}, drawn as {machine.name}"
+    drawing = Drawing(machine.model_copy(update={"name": heading}), holdings.holders)
+    render(drawing, "", table if holdings.entries else "no claim holds CPUs", *bad)
 
 
 command = click.Command("state", callback=state, params=list(PARAMS), help=state.__doc__, epilog=SOURCE)

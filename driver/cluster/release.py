@@ -127,10 +127,12 @@ class Releaser:
         return True
 
     def _name(self, uid: str, document: Document) -> None:
+        pods = _pods(document)
         told = {
             "namespace": str(at(document, "metadata", "namespace") or ""),
             "name": str(at(document, "metadata", "name") or ""),
-            "pods": _pods(document),
+            "pods": frozenset(pods),
+            "pod_names": pods,
         }
         with self._ledger.locks.of(uid):
             entry = self._ledger.snapshot.entries.get(uid)
@@ -143,10 +145,13 @@ class Releaser:
                 log.warning("claim %s: what is known of it now could not be written: %s", uid, error)
 
 
-def _pods(document: Document) -> frozenset[str]:
-    consumers = _items(document, "status", "reservedFor")
-    uids = [at(each, "uid") for each in consumers if at(each, "resource") == "pods"]
-    return frozenset(uid for uid in uids if isinstance(uid, str) and is_uid(uid))
+def _pods(document: Document) -> dict[str, str]:
+    """The pods that the claim is reserved for: names by uid."""
+    consumers = [each for each in _items(document, "status", "reservedFor") if at(each, "resource") == "pods"]
+    named = [(at(each, "uid"), at(each, "name")) for each in consumers]
+    return {
+        uid: name if isinstance(name, str) else "" for uid, name in named if isinstance(uid, str) and is_uid(uid)
+    }
 
 
 def _items(document: Document | None, *path: str) -> list[Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driver.names import DRIVER
+from driver.node_name import FILE
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Folders:
     def ledger(self) -> Path:
         """The ledger's folder."""
         return self.plugin / "ledger"
+
+    @property
+    def node_name(self) -> Path:
+        """Where the driver leaves its node's name."""
+        return self.plugin / FILE
 
     @property
     def socket(self) -> Path:

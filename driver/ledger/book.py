@@ -205,11 +205,7 @@ class Ledger:
 
 def holders(snapshot: Snapshot, cpus: frozenset[int]) -> str:
     """Who holds these CPUs, in words."""
-    claims = [
-        f"{entry.namespace}/{entry.name}" if entry.name else entry.uid
-        for entry in snapshot.entries.values()
-        if entry.cpuset & cpus
-    ]
+    claims = [entry.title for entry in snapshot.entries.values() if entry.cpuset & cpus]
     whose = f"claim {', '.join(sorted(claims)[:5])}" if claims else "a file of the ledger in quarantine"
     return f"CPUs {format_cpuset(cpus)} are held by {whose}"
 

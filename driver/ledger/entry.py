@@ -1,11 +1,11 @@
 """One claim as the ledger keeps it, and the ledger as its readers see it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from driver.node import NodeCPUs
 from models import Allocation, CPUSet
@@ -41,8 +41,10 @@ class Entry(_Value):
 
     ``fingerprint``: of the results and configs it was solved from. ``mems``: NUMA nodes that its container's
     memory is bound to, empty for no binding. ``pods``: uids of the pods that may carry it (the claim's
-    ``status.reservedFor``). ``adopted``: taken over from another driver's CDI file; namespace, name and pods
-    are unknown (empty) until the API server or the kubelet names them.
+    ``status.reservedFor``); ``pod_names``: their names, by uid, as far as they are known: entries that version
+    0.1.0 wrote have none. ``pod_claim``: what the pod's spec calls a claim that was made from a template.
+    ``adopted``: taken over from another driver's CDI file; namespace, name and pods are unknown (empty) until
+    the API server or the kubelet names them.
     """
 
     api_version: Literal["cpusat/v1"] = "cpusat/v1"
@@ -55,10 +57,38 @@ class Entry(_Value):
     mems: CPUSet = frozenset()
     grants: tuple[Grant, ...] = ()
     pods: frozenset[str] = frozenset()
+    pod_names: dict[str, str] = Field(default_factory=dict)
+    pod_claim: str = ""
     owner: Owner | None = None
     allocations: tuple[Allocation, ...] = ()
     engine: Engine | None = None
     adopted: bool = False
+
+    @property
+    def title(self) -> str:
+        """The claim as people know it."""
+        return f"{self.namespace}/{self.name}" if self.name else self.uid
+
+    @property
+    def chosen_by(self) -> str:
+        """What chose its CPUs: an engine, ``given`` (the claim itself) or ``adopted`` (another driver)."""
+        return "adopted" if self.adopted else self.engine or "given"
+
+    @property
+    def carriers(self) -> Sequence[str]:
+        """The pod that carries the claim; while none does, the pods that may. By namespace and name where those
+        are known, else by uid."""
+        return [self.pod_title(self.owner.pod_uid)] if self.owner else sorted(map(self.pod_title, self.pods))
+
+    def pod_title(self, uid: str) -> str:
+        """A pod as people know it. It is in the claim's namespace."""
+        name = self.pod_names.get(uid)
+        return f"{self.namespace}/{name}" if name else uid
+
+    @field_serializer("pods", when_used="json")
+    def _in_order(self, pods: frozenset[str]) -> list[str]:
+        """So that equal entries are equal files, whichever process writes them."""
+        return sorted(pods)
 
 
 @dataclass(frozen=True)

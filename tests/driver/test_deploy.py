@@ -21,9 +21,10 @@ from driver.cluster.api import Api
 from driver.config import Config, read_config
 from driver.devices.devices import devices_of
 from driver.devices.slices import NodeRef, slices
-from driver.host import NODE_NAME, POD_UID
+from driver.host import POD_UID
 from driver.kubelet.folders import Folders
 from driver.names import CAPACITY, DRIVER
+from driver.node_name import NODE_NAME
 from driver.options import Options
 from driver.serve import Driver
 from models import InfeasibleError

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from driver.conditions import Conditions
 from driver.gauges import Gauges
-from driver.ledger.entry import Entry, Snapshot
+from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.metrics import Metrics
 from driver.node import NodeCPUs
 from models import Request, Topology, parse_cpuset
@@ -117,6 +117,30 @@ def test_claims_are_counted_by_what_they_span_and_by_policy():
     assert found["claims_on_fewest_numa_nodes{policy=packed}"] == 2
     assert found["claims_on_fewest_numa_nodes{policy=distributed}"] == 0
     assert found["claims_on_fewest_numa_nodes{policy=given}"] == 1
+
+
+def test_each_live_claim_says_whose_it_is_and_what_it_has():
+    web = Entry(
+        **{**dict(entry("uid-1", "2-5", "packed")), "namespace": "default", "name": "web"},
+    ).model_copy(update={"pods": frozenset({"pod-1", "pod-2"}), "pod_names": {"pod-1": "web-0", "pod-2": "web-1"}})
+    alone = Entry(
+        uid="uid-2", namespace="batch", name="job", cpuset="8,12", pods=["pod-3"], pod_names={"pod-3": "j"}
+    )
+    unnamed = Entry(uid="uid-3", cpuset="20", pods=["pod-4"], adopted=True)
+    carried = web.model_copy(update={"owner": Owner(pod_uid="pod-2", container="nginx")})
+
+    def series(*entries):
+        return {name for name in of(*entries) if name.startswith("claim_info")}
+
+    first = "claim=web,cpuset=2-5,engine=greedy,namespace=default,numa_nodes=0-1,pod={},policy=packed,uid=uid-1"
+    assert series() == set()
+    assert series(web, alone, unnamed) == {
+        f"claim_info{{{first.format('')}}}",
+        "claim_info{claim=job,cpuset=8,12,engine=given,namespace=batch,numa_nodes=2-3,pod=j,policy=given,uid=uid-2}",
+        "claim_info{claim=,cpuset=20,engine=adopted,namespace=,numa_nodes=1,pod=pod-4,policy=given,uid=uid-3}",
+    }
+    assert series(carried) == {f"claim_info{{{first.format('web-1')}}}"}
+    assert of(carried)[f"claim_info{{{first.format('web-1')}}}"] == 1
 
 
 def test_fragmentation_is_what_could_still_be_placed_whole():

@@ -33,6 +33,7 @@ def test_a_claim_gets_cpus_that_ledger_and_cdi_file_name(bench: Bench) -> None:
     entry = bench.preparer.prepare(ref)
     assert entry == bench.ledger.snapshot.entries["a"]
     assert (entry.namespace, entry.name, entry.pods) == ("default", "claim-a", {"pod-1"})
+    assert entry.pod_names == {"pod-1": "name-of-pod-1"}
     assert entry.grants == (Grant(request="r0", pool="node-1", device="cpudevmachine", cpus=8),)
     assert len(entry.cpuset) == 8
     assert not entry.cpuset & {0, 1}
@@ -169,6 +170,7 @@ def test_a_claim_of_dra_driver_cpu_keeps_its_cpus_and_gets_its_names(tmp_path: P
     bench.restart()
     entry = bench.ledger.snapshot.entries["a"]
     assert (entry.name, entry.adopted, len(entry.grants), entry.pods) == ("claim-a", False, 2, {"pod-1"})
+    assert entry.pod_names == {"pod-1": "name-of-pod-1"}
     bench.shelf.answers = False
     assert bench.prepare(ref) == parse_cpuset("4-11")
     bench.check()

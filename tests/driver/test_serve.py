@@ -9,10 +9,13 @@ import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from driver.cdi import CDI
+from driver.cli import main
 from driver.ledger.entry import Entry
 from driver.ledger.files import Files
 from driver.names import variable
@@ -92,6 +95,25 @@ def test_devices_are_published_and_probes_answer(world: World) -> None:
     status, metrics = page(world, "/metrics")
     assert status == 200
     assert 'cpusat_driver_prepares_total{engine="greedy"} 1.0' in metrics
+
+
+def test_whoever_looks_from_elsewhere_sees_the_node_by_its_name_and_pods_by_theirs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = world.claim(4, pod="pod-1")
+    cpus = world.prepare(ref)
+    world.runtime.create("pod-1", "main", world.env(ref))
+    line = ["state", "--ledger", str(world.folder / "k/plugins/dra.cpu/ledger"), "--output", "json"]
+    monkeypatch.setenv("NODE_NAME", "elsewhere")
+
+    def told() -> Any:
+        return json.loads(CliRunner().invoke(main, line, catch_exceptions=False).output)
+
+    until(lambda: told()["claims"][0]["carried_by"] == "default/name-of-pod-1")  # Written in the background.
+    assert told()["node"] == "node-1"
+    assert told()["claims"][0]["pod_names"] == {"pod-1": "default/name-of-pod-1"}
+    labels = f'claim="{ref.name}",cpuset="{format_cpuset(cpus)}",engine="greedy",namespace="default"'
+    assert f"cpusat_driver_claim_info{{{labels}" in page(world, "/metrics")[1]
 
 
 def test_a_claim_is_answered_with_the_same_cpus_again_and_after_a_restart(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 
 import pytest
 from click.testing import CliRunner
@@ -9,6 +10,8 @@ from click.testing import CliRunner
 from driver.cli import main
 from driver.ledger.entry import Entry, Owner
 from driver.ledger.files import Files
+from driver.node_name import FILE, remember_name
+from topologies.load import load
 
 MACHINE = "socket:2 numa:2 l3:1 core:4 cpu:2"
 ENTRIES = (
@@ -19,11 +22,19 @@ ENTRIES = (
         cpuset="2-5",
         mems="0-1",
         pods=["pod-2", "pod-1"],
+        pod_names={"pod-1": "web-0", "pod-2": "web-1"},
         owner=Owner(pod_uid="pod-1", container="nginx"),
         engine="cpsat",
     ),
     Entry(uid="0a1b-old", cpuset="8-9", adopted=True),
-    Entry(uid="0a1b-set", namespace="batch", name="job", cpuset="31", pods=["pod-4", "pod-3"]),
+    Entry(
+        uid="0a1b-set",
+        namespace="batch",
+        name="job",
+        cpuset="31",
+        pods=["pod-4", "pod-3"],
+        pod_names={"pod-4": "b"},
+    ),
 )
 
 
@@ -50,8 +61,8 @@ def test_the_table_says_who_holds_what(ledger):
     assert result.exit_code == 0
     rows = [line.split() for line in result.output.splitlines()]
     assert ["0a1b-old", "-", "-", "8-9", "2", "adopted"] in rows
-    assert ["batch/job", "pod-3,", "pod-4", "-", "31", "3", "given"] in rows
-    assert ["default/web", "pod-1", "nginx", "2-5", "0-1", "cpsat"] in rows
+    assert ["batch/job", "batch/b,", "pod-3", "-", "31", "3", "given"] in rows
+    assert ["default/web", "default/web-0", "nginx", "2-5", "0-1", "cpsat"] in rows
 
 
 def test_the_drawing_marks_each_claims_cpus(ledger):
@@ -67,7 +78,42 @@ def test_json_has_the_same_for_programs(ledger):
     web = next(claim for claim in found["claims"] if claim["uid"] == "0a1b-web")
     assert (web["cpuset"], web["mems"], web["numa_nodes"], web["engine"]) == ("2-5", "0-1", "0-1", "cpsat")
     assert (web["pods"], web["owner"]) == (["pod-1", "pod-2"], {"pod_uid": "pod-1", "container": "nginx"})
+    assert web["pod_names"] == {"pod-1": "default/web-0", "pod-2": "default/web-1"}
+    assert web["carried_by"] == "default/web-0"
     assert [claim["adopted"] for claim in found["claims"]] == [True, False, False]
+    assert [claim["carried_by"] for claim in found["claims"]] == [None, None, "default/web-0"]
+    assert [claim["pod_names"] for claim in found["claims"][:2]] == [{}, {"pod-4": "batch/b"}]
+
+
+def told(folder, *line):
+    found = json.loads(state("--ledger", folder, "--output", "json", *line).stdout)
+    return found["node"], found["machine"]
+
+
+def test_the_node_is_called_what_its_driver_calls_it_wherever_it_is_looked_at(ledger, tmp_path, monkeypatch):
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    remember_name(tmp_path / FILE, "worker-3")
+    monkeypatch.setenv("NODE_NAME", "laptop")
+    assert told(ledger) == ("worker-3", load(MACHINE).name)
+    output = state("--ledger", ledger).output
+    assert output.startswith(f"node worker-3, drawn as {load(MACHINE).name}\n")
+    here = CliRunner().invoke(main, ["state", "--ledger", str(ledger)]).output
+    assert here.startswith("node worker-3\n")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff", b"x" * 300])
+def test_a_node_whose_driver_has_left_no_name_is_called_as_the_driver_would(
+    ledger, tmp_path, monkeypatch, content
+):
+    if content is not None:
+        (tmp_path / FILE).write_bytes(content)
+    config = tmp_path / "config.yaml"
+    config.write_text("hostnameOverride: over-there")
+    monkeypatch.setenv("NODE_NAME", "worker-4")
+    assert told(ledger)[0] == "worker-4"
+    assert told(ledger, "--config", config)[0] == "over-there"
+    monkeypatch.delenv("NODE_NAME")
+    assert told(ledger)[0] == socket.gethostname().lower()
 
 
 def test_nothing_is_written_to_the_ledger(ledger):

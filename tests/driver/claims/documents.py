@@ -40,7 +40,7 @@ def claim(*results: dict[str, Any], configs: Any = (), pods: tuple[str, ...] = (
         "spec": {},
         "status": {
             "allocation": {"devices": {"results": list(results), "config": list(configs)}},
-            "reservedFor": [{"resource": "pods", "name": pod, "uid": pod} for pod in pods],
+            "reservedFor": [{"resource": "pods", "name": f"name-of-{pod}", "uid": pod} for pod in pods],
         },
     }
 

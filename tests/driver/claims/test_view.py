@@ -26,7 +26,28 @@ def test_the_pods_that_may_carry_a_claim_are_those_it_is_reserved_for() -> None:
         {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "g", "uid": "group-1"},
         {"resource": "pods", "apiGroup": "example.com", "name": "p", "uid": "pod-3"},
     ]
-    assert ClaimView.read(document, REF).pods == {"pod-1", "pod-2"}
+    assert ClaimView.read(document, REF).pods == {"pod-1": "name-of-pod-1", "pod-2": "name-of-pod-2"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "means"),
+    [
+        ("cpus", "cpus"),
+        (None, ""),
+        ("", ""),
+        ("../../../etc", ""),
+        ("CPUs", ""),
+        ("cpus\n", ""),
+        (7, ""),
+        (["a"], ""),
+    ],
+)
+def test_the_pods_word_for_a_claim_is_read_only_if_it_can_be_one(annotation: Any, means: str) -> None:
+    """It becomes part of a path, and whoever makes claims can annotate them."""
+    document = claim(result("cpus", "d", "4"))
+    assert ClaimView.read(document, REF).pod_claim == ""
+    document["metadata"]["annotations"] = {"resource.kubernetes.io/pod-claim-name": annotation, "other": "x"}
+    assert ClaimView.read(document, REF).pod_claim == means
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,8 @@ def test_an_adopted_claim_is_named_by_the_list_of_all_claims(server: ApiServer, 
     assert case.after(0, 400) == []
     known = case.ledger.snapshot.entries[REF.uid]
     assert (known.namespace, known.name, known.pods) == ("default", "cpus", {"pod-7"})
-    assert case.files.read().entries[REF.uid].name == "cpus"
+    assert known.carriers == ["default/name-of-pod-7"]
+    assert case.files.read().entries[REF.uid] == known
     assert sum("/namespaces/" not in path for _, path in server.requests) == 1, "all claims are listed only once"
     server.delete_claim("default", "cpus")
     assert case.after(500, 800) == [REF.uid]

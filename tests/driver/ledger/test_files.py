@@ -219,3 +219,51 @@ def test_files_are_json_with_cpus_as_kernel_lists(folder: Path, caplog: pytest.L
     assert document["cpuset"] == format_cpuset(ENTRY.cpuset)
     assert (document["api_version"], document["kind"], document["uid"]) == ("cpusat/v1", "LedgerEntry", UID)
     assert caplog.text == ""
+
+
+OF_0_1_0 = """{
+ "api_version": "cpusat/v1",
+ "kind": "LedgerEntry",
+ "uid": "6f6bd0a9-5e5a-4b0c-8f5e-0c5a3f6f3b11",
+ "namespace": "default",
+ "name": "web",
+ "fingerprint": "f1",
+ "cpuset": "2-5",
+ "mems": "",
+ "grants": [
+  {"request": "r", "pool": "node-1", "device": "cpudevmachine", "share_id": null, "cpus": 4}
+ ],
+ "pods": ["pod-1"],
+ "owner": {"pod_uid": "pod-1", "container": "main"},
+ "allocations": [],
+ "engine": "greedy",
+ "adopted": false
+}
+"""
+"""As version 0.1.0 wrote it."""
+
+
+def test_an_entry_that_version_0_1_0_wrote_is_read_as_it_was(tmp_path: Path) -> None:
+    uid = "6f6bd0a9-5e5a-4b0c-8f5e-0c5a3f6f3b11"
+    (tmp_path / f"{uid}.json").write_text(OF_0_1_0)
+    found = Files(tmp_path).read()
+    assert found.aside == ()
+    assert found.entries[uid].cpuset == {2, 3, 4, 5}
+    assert found.entries[uid].carriers == ["pod-1"]
+
+
+def test_an_entry_of_a_later_version_is_set_aside_and_its_cpus_are_known(tmp_path: Path) -> None:
+    """So a driver that is taken back to an earlier version gives nobody the CPUs of its claims."""
+    uid = "6f6bd0a9-5e5a-4b0c-8f5e-0c5a3f6f3b11"
+    later = {**json.loads(OF_0_1_0), "of_a_later_version": {"x": 1}}
+    (tmp_path / f"{uid}.json").write_text(json.dumps(later))
+    (aside,) = Files(tmp_path).read().aside
+    assert (aside.uid, aside.cpus, aside.whole) == (uid, {2, 3, 4, 5}, True)
+
+
+def test_equal_entries_are_equal_files_in_whatever_order_their_pods_were_told(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.read()
+    pods = [f"pod-{number}" for number in range(20)]
+    files.write(Entry(uid="a", cpuset="1", pods=frozenset(pods)))
+    assert json.loads((tmp_path / "a.json").read_text())["pods"] == sorted(pods)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from driver.host import NODE_NAME, POD_UID
+from driver.host import POD_UID
+from driver.node_name import NODE_NAME
 from tests.driver.runtime import image
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.cri import messages
