@@ -12,28 +12,11 @@ from benchmarks import proof as proof_time
 from benchmarks.commands import COMMANDS
 from benchmarks.driver_command import driver
 from benchmarks.speed_command import speed
-from models import BadInputError
 from topologies import catalog
+from topologies.terminal.program import Guarded
 
 
-class Refused(click.ClickException):
-    """What was handed in cannot be used."""
-
-    exit_code = 2
-
-
-class Group(click.Group):
-    """Commands whose bad input is one line and exit code 2."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except BadInputError as error:
-            raise Refused(str(error)) from None
-
-
-@click.group(cls=Group)
+@click.group(cls=Guarded)
 def main() -> None:
     """Compare allocators: how good, how fast, and does it pay over a node's life."""
 

@@ -1,8 +1,6 @@
 """A command line of ours: subcommands that are imported when they are called, and failures in one line each."""
 
 import importlib
-import os
-import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topologies.terminal.streams import prepare, printable, say
+from topologies.terminal.streams import flush, prepare, printable, say
 
 if TYPE_CHECKING:
     from models import BadInputError
@@ -44,6 +42,16 @@ class Failure(click.ClickException):
             click.echo(f"error: {self.message}", file=file)
 
 
+class Help(click.ClickException):
+    """The help, of a command that does nothing without arguments."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:  # noqa: ANN401 - the signature is click's
+        """Print it."""
+        say(self.message, error=True)
+
+
 class NotPlaced(Failure):
     """Infeasible."""
 
@@ -60,15 +68,15 @@ class Defect(Failure):
 def failures() -> Iterator[None]:
     """Turn what goes wrong inside into an exit code, and one line unless it is a defect nobody foresaw."""
     try:
-        yield
-        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            flush()
     except click.UsageError as error:
         raise _usage(error) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except BrokenPipeError as error:
-        # The interpreter flushes standard output once more as it ends, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(BROKEN_PIPE) from error
     except KeyboardInterrupt as error:
         raise click.exceptions.Exit(INTERRUPTED) from error
@@ -79,7 +87,7 @@ def failures() -> Iterator[None]:
 def _usage(error: click.UsageError) -> click.ClickException:
     """One line in place of click's three; the help that a command without arguments gives stays as it is."""
     if type(error).__name__ == "NoArgsIsHelpError":
-        return error
+        return Help(error.format_message())
     short = _shortened(error.format_message(), LONGEST)
     return Failure(f"{short} See '{error.ctx.command_path.strip()} --help'." if error.ctx else short)
 
@@ -95,7 +103,7 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, InfeasibleError):
         return NotPlaced(str(error))
     if not isinstance(error, DefectError):
-        traceback.print_exception(error)
+        say("".join(traceback.format_exception(error)), error=True, end="")
     return Defect(f"this is a bug in cpusat, please report it: {type(error).__name__}: {error}")
 
 
@@ -110,8 +118,23 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 2) + 3 :]}"
 
 
-class Program(click.Group):
-    """A group that imports a subcommand only to run it, and reports failures in one way.
+class Guarded(click.Group):
+    """A group that reports failures in one way: one line on standard error, and an exit code."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options that stand before the subcommand."""
+        with failures():
+            prepare()
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the signature is click's
+        """Run the subcommand."""
+        with failures():
+            return super().invoke(ctx)
+
+
+class Program(Guarded):
+    """A group that imports a subcommand only to run it.
 
     ``subcommands``: what ``--help`` says of each, by its name, which is that of its module in ``package`` too.
     """
@@ -135,17 +158,6 @@ class Program(click.Group):
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._subcommands.items()))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options that stand before the subcommand."""
-        with failures():
-            prepare()
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the signature is click's
-        """Run the subcommand."""
-        with failures():
-            return super().invoke(ctx)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -1,7 +1,9 @@
 """Printing by way of rich."""
 
-import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from topologies.terminal.streams import writing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,12 +20,15 @@ def render(*what: "RenderableType", error: bool = False) -> None:
 
     By way of a string: a broken pipe is then ours to handle, and no line ends in blanks.
     """
+    with writing(error=error) as stream:
+        if stream is not None:
+            stream.write(_drawn(what, stream, error=error))
+
+
+def _drawn(what: "Sequence[RenderableType]", stream: TextIO, *, error: bool) -> str:
     from rich.console import Console
     from rich.segment import Segments
 
-    stream = sys.stderr if error else sys.stdout
-    if stream is None:
-        return
     console = Console(highlight=False, markup=False, stderr=error)
     if console.width < NARROWEST:
         console.width = USUAL
@@ -31,4 +36,4 @@ def render(*what: "RenderableType", error: bool = False) -> None:
     with console.capture() as capture:
         for each in what:
             console.print(Segments(console.render(each, options)), end="", crop=False)
-    stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import cpusat.cli
 from cpusat.cli.claims import MAX_CHARACTERS
 from models import BadInputError
+from tests.shell import shell
 from topologies.readers.yaml_text import parse_yaml
 from topologies.terminal.program import brief
 
@@ -216,8 +217,8 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 
 def test_json_is_judged_as_json_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "claims.json"
-    path.write_text('[{"cpus": 4,}]')
-    assert "claims.json: line 1, column 13: is not valid JSON" in error("--claims", str(path))
+    path.write_text('[{"cpus": four}]')
+    assert "claims.json: line 1, column 11: is not valid JSON" in error("--claims", str(path))
 
 
 @pytest.mark.parametrize("option", ["--cpus 4", "--name web"])
@@ -330,45 +331,6 @@ def test_an_error_while_writing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert ended.value.code == 2
 
 
-def shell(line: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The line in a shell, where ``$cpusat`` is the program."""
-    root = Path(__file__).resolve().parents[3]
-    program = f"{sys.executable} -m cpusat"
-    settings = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "80", "cpusat": program, **env}
-    return subprocess.run(
-        ["/bin/sh", "-c", line], cwd=root, env=settings, capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-CLOSED_OUTPUT = "error: standard output is closed; open it, to /dev/null if nothing is to be shown\n"
-CLOSED_INPUT = "error: <stdin>: is closed; give a file, or send it text\n"
-FULL = "error: [Errno 28] No space left on device\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("$cpusat solve --topology core:4 --cpus 2 >&-", CLOSED_OUTPUT),
-        ("$cpusat --version >&-", CLOSED_OUTPUT),
-        ("$cpusat topology validate core:4 >&-", CLOSED_OUTPUT),
-        ("$cpusat solve --topology - --cpus 2 <&-", CLOSED_INPUT),
-        ("$cpusat solve --topology core:4 --claims - <&-", CLOSED_INPUT),
-        ("$cpusat --version >/dev/full", FULL),
-        ("$cpusat --help >/dev/full", FULL),
-        ("$cpusat topology show core:4 >/dev/full", FULL),
-    ],
-)
-def test_a_stream_that_is_closed_or_full_is_one_line(line: str, message: str) -> None:
-    done = shell(line)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
-
-
-@pytest.mark.parametrize(("more", "code"), [("--cpus 9 --explain", 1), ("--cpus x", 2), ("--free 99 --cpus 1", 2)])
-def test_a_closed_standard_error_leaves_the_exit_code_and_an_empty_output(more: str, code: int) -> None:
-    done = shell(f"$cpusat solve --topology core:4 --output cpuset {more} 2>&-")
-    assert (done.returncode, done.stdout) == (code, "")
-
-
 @pytest.mark.parametrize(
     ("line", "code", "shown"),
     [
@@ -384,7 +346,7 @@ def test_a_closed_standard_error_leaves_the_exit_code_and_an_empty_output(more: 
     ],
 )
 def test_characters_that_an_encoding_lacks_are_shown_as_escapes(line: str, code: int, shown: str) -> None:
-    done = shell(f"$cpusat {line} 2>&1", PYTHONIOENCODING="ascii")
+    done = shell(f"{{cpusat}} {line} 2>&1", PYTHONIOENCODING="ascii")
     assert done.returncode == code
     assert shown in done.stdout
     assert done.stdout.isascii()
