@@ -78,6 +78,7 @@ class Preparer:
                 assert view is not None
                 entry = self._anew(view, former)
                 engine = entry.engine or "given"
+            self.ledger.touch(ref.uid)
         if engine != "ledger" and not self.runtime.settle(SETTLING):
             log.warning("other containers have not left the CPUs of claim %s yet; its own has to wait", ref)
         self.observer.prepared(engine, time.monotonic() - began, len(entry.cpuset))
@@ -91,6 +92,21 @@ class Preparer:
             if known:
                 self.observer.unprepared()
                 log.info("claim %s released", ref)
+
+    def release_if(self, ref: ClaimRef, still: Callable[[], bool]) -> bool:
+        """Free the claim's CPUs if ``still`` says so while nobody else can change it. Whether they are free now.
+
+        A claim that somebody works on is left to them. Raises ``RefusedError("Disk")``; then it keeps its CPUs.
+        """
+        try:
+            with self.ledger.locks.of(ref.uid, timeout=0), _disk(ref):
+                if not still():
+                    return False
+                self._release(ref.uid)
+        except BusyError:
+            return False
+        self.observer.unprepared()
+        return True
 
     @contextmanager
     def _turn(self, ref: ClaimRef, wanted: Callable[[], bool]) -> Iterator[None]:

@@ -42,11 +42,12 @@ def repair(ledger: Ledger, cdi: CDI, named: Callable[[str], bool]) -> None:
     for uid in list(ledger.snapshot.entries):
         with suppress(BusyError), ledger.locks.of(uid, timeout=0):
             _write(uid, ledger, cdi)
-    for uid in set(ledger.withheld()).difference(cdi.uids()):
+    for uid in ledger.withheld():
         with suppress(BusyError), ledger.locks.of(uid, timeout=0):
-            if not named(uid):
+            # Only now: until here, a Prepare of this claim could write its file.
+            if uid not in cdi.uids() and not named(uid):
                 log.info("claim %s is gone, and its CPUs are free", uid)
-                ledger.forget(uid)
+                ledger.give_back(uid)
 
 
 def _write(uid: str, ledger: Ledger, cdi: CDI) -> None:

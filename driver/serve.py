@@ -105,7 +105,7 @@ class Driver:
         self._kubelet = KubeletServer(preparer, self.conditions, devices, self.host.name, self.folders)
         self._run(self._kubelet)
         self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
-        self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.unprepare))
+        self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.release_if))
         self._unready.clear()
         log.info(
             "serving node %s: %d devices, %d claims",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from driver.conditions import Condition, Conditions
 from driver.ledger.entry import Snapshot
-from models import CpusatError, format_cpuset, parse_cpuset
+from models import format_cpuset, parse_cpuset
 
 log = logging.getLogger(__name__)
 
@@ -18,22 +18,48 @@ Check = tuple[Condition, Callable[[], str | None]]
 PERIOD = 10.0
 """Seconds between two looks."""
 
+ENDING = 1.0
+"""Seconds that ``stop`` waits for a check that is at work."""
+
+MOST_MISSES = 3
+"""Looks in a row at which a check may fail before its condition is taken to hold."""
+
 
 class Watch:
-    """Runs the checks in a thread of its own; ``look`` runs them once."""
+    """Runs the checks in a thread of its own; ``look`` runs them once.
+
+    A check that fails is logged and stops neither the others nor the thread. Its condition stays as it was. It
+    holds once the check has failed several times in a row, or has never worked: then nobody knows any more.
+    """
 
     def __init__(self, checks: Iterable[Check], conditions: Conditions) -> None:
         self._checks, self._conditions = tuple(checks), conditions
+        self._misses = {condition: MOST_MISSES for condition, _ in self._checks}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def look(self) -> None:
         """Set and clear the conditions."""
         for condition, check in self._checks:
-            if why := check():
-                self._conditions.set(condition, why)
+            try:
+                why = check()
+            except Exception as error:
+                self._miss(condition, error)
             else:
-                self._conditions.clear(condition)
+                self._misses[condition] = 0
+                self._tell(condition, why)
+
+    def _miss(self, condition: Condition, error: Exception) -> None:
+        log.exception("%s could not be checked", condition)
+        self._misses[condition] += 1
+        if self._misses[condition] >= MOST_MISSES:
+            self._tell(condition, f"it cannot be checked ({type(error).__name__}: {error}); see the driver's log")
+
+    def _tell(self, condition: Condition, why: str | None) -> None:
+        if why:
+            self._conditions.set(condition, why)
+        else:
+            self._conditions.clear(condition)
 
     def start(self) -> None:
         """Begin to look."""
@@ -43,13 +69,13 @@ class Watch:
         """End it."""
         self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(ENDING)
 
     def _run(self) -> None:
         while not self._stopped.wait(PERIOD):
             try:
                 self.look()
-            except (OSError, ValueError, CpusatError):
+            except Exception:  # Of somebody who listens to conditions.
                 log.exception("the node could not be looked at")
 
 

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from types import MappingProxyType
 
 from driver.errors import RefusedError
@@ -38,6 +39,7 @@ class Ledger:
         self._listeners: list[Callable[[], None]] = []
         self._wake, self._closed = threading.Event(), threading.Event()
         self._owned: set[str] = set()
+        self._touches, self._touched = count(), dict[str, int]()
         self._writer = threading.Thread(target=self._write_owners, name="ledger", daemon=True)
 
     @classmethod
@@ -124,7 +126,27 @@ class Ledger:
 
     def withheld(self) -> list[str]:
         """Claims that are none of ours, and whose CPUs nobody is given (``withhold``)."""
-        return [name.removeprefix(_of_claim("")) for name in self._withheld if name.startswith(_of_claim(""))]
+        with self._lock:
+            names = list(self._withheld)
+        return [name.removeprefix(_of_claim("")) for name in names if name.startswith(_of_claim(""))]
+
+    def give_back(self, uid: str) -> None:
+        """End what ``withhold`` began. CPUs that the claim holds by an entry stay held."""
+        with self._lock:
+            self._withheld.pop(_of_claim(uid), None)
+            self._replace(self.snapshot.entries)
+        self._tell()
+
+    def touch(self, uid: str) -> None:
+        """Remember that somebody was just told that the claim holds its CPUs."""
+        with self._lock:
+            if uid in self.snapshot.entries:
+                self._touched[uid] = next(self._touches)
+
+    def touched(self) -> dict[str, int]:
+        """A number for each claim that was touched, another one after each touch."""
+        with self._lock:
+            return dict(self._touched)
 
     def stands(self, uid: str) -> bool:
         """Whether the claim's file says what memory does. It is read: somebody may have removed it."""
@@ -147,6 +169,7 @@ class Ledger:
             self._files.remove(uid)
         with self._lock:
             self._withheld.pop(_of_claim(uid), None)
+            self._touched.pop(uid, None)
             self._unwritten.discard(uid)
             self._replace({key: entry for key, entry in self.snapshot.entries.items() if key != uid})
         self._tell()

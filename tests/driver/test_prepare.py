@@ -545,6 +545,34 @@ def test_a_claim_whose_files_cannot_be_removed_keeps_its_cpus(
     assert bench.held == {}
 
 
+def test_a_claim_is_released_only_if_that_is_still_right_once_nobody_can_change_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = bench.claim("a", 8)
+    cpus = bench.prepare(ref)
+    locked = bench.ledger.locks._users
+    assert not bench.preparer.release_if(ref, lambda: "a" not in locked)
+    with bench.ledger.locks.of("a"):
+        assert not bench.preparer.release_if(ref, lambda: True), "somebody works on it"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", raise_(OSError(30, "Read-only file system")))
+        with pytest.raises(RefusedError, match="Disk"):
+            bench.preparer.release_if(ref, lambda: True)
+    assert bench.held == {"a": cpus}
+    assert bench.recorder.released == 0
+    assert bench.preparer.release_if(ref, lambda: "a" in locked)
+    assert (bench.held, bench.on_disk(), bench.recorder.released) == ({}, [], 1)
+
+
+def test_the_releaser_sees_that_a_claim_was_prepared_again_though_nothing_of_it_has_changed(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    seen = []
+    for bench.shelf.answers in (True, True, False):
+        bench.prepare(ref)
+        seen.append(bench.ledger.touched()["a"])
+    assert len(set(seen)) == 3
+
+
 @pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", "a" * 64, "ü", "a\n"])
 def test_what_is_no_uid_is_refused_before_anything_is_asked(bench: Bench, uid: str) -> None:
     ref = ClaimRef(uid, "default", "claim")

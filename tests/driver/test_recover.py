@@ -1,6 +1,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,45 @@ def test_cpus_of_a_claim_that_is_none_of_ours_are_free_once_its_file_and_its_con
     assert ledger.snapshot.held == parse_cpuset("1-5"), "a container carries it"
     repair(ledger, cdi, lambda _: False)
     assert ledger.snapshot.held == {1, 2}
+
+
+def test_a_claim_that_is_prepared_while_files_are_repaired_keeps_its_cpus(
+    tmp_path: Path, start: Callable[[], tuple[Ledger, CDI]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another driver's claim, whose CPUs are withheld, is gone; then the kubelet prepares one of the same uid."""
+    Files(tmp_path / "ledger").read()
+    Files(tmp_path / "ledger").write(Entry(uid="ours", cpuset={1, 2}))
+    go_file(tmp_path / "cdi", "theirs", "2-5")
+    ledger, cdi = start()
+    (tmp_path / "cdi" / cdi_file("theirs")).unlink()
+
+    @contextmanager
+    def after_a_prepare(uid: str, timeout: float = -1) -> Iterator[None]:
+        if uid == "theirs":
+            monkeypatch.setattr(ledger.locks, "of", of)
+            ledger.reserve(entry)
+            ledger.write(uid)
+            cdi.write(entry)
+        with of(uid, timeout):
+            yield
+
+    entry, of = Entry(uid="theirs", cpuset={8}), ledger.locks.of
+    monkeypatch.setattr(ledger.locks, "of", after_a_prepare)
+    repair(ledger, cdi, lambda _: False)
+    assert ledger.snapshot.entries["theirs"] == entry
+    assert Files(tmp_path / "ledger").read().entries == ledger.snapshot.entries
+
+
+def test_a_claim_of_ours_keeps_its_cpus_when_its_file_cannot_be_written_and_others_were_withheld(
+    tmp_path: Path, start: Callable[[], tuple[Ledger, CDI]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, cdi = start()
+    ledger.withhold("a", parse_cpuset("2-5"))
+    ledger.reserve(Entry(uid="a", cpuset={8}))
+
+    def full(entry: Entry) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cdi, "write", full)
+    repair(ledger, cdi, lambda _: False)
+    assert ledger.snapshot.held == {8}

@@ -1,7 +1,9 @@
+import threading
 from pathlib import Path
 
 import pytest
 
+from driver import watch as watch_module
 from driver.conditions import Conditions
 from driver.ledger.entry import Entry, Snapshot
 from driver.node import NodeCPUs
@@ -22,6 +24,58 @@ def test_a_condition_is_set_while_its_check_says_why_and_cleared_after() -> None
     why[0] = ""
     watch.look()
     assert conditions.current() == {}
+
+
+def broken() -> str | None:
+    raise RuntimeError("dictionary changed size during iteration")
+
+
+def test_a_check_that_fails_stops_no_other_and_its_condition_stays(caplog: pytest.LogCaptureFixture) -> None:
+    conditions, first = Conditions(), [lambda: "it is so"]
+    watch = Watch([("TopologyChanged", lambda: first[0]()), ("NRIAway", lambda: "away")], conditions)
+    watch.look()
+    conditions.clear("NRIAway")
+    first[0] = broken
+    watch.look()
+    assert conditions.current() == {"TopologyChanged": "it is so", "NRIAway": "away"}
+    assert "TopologyChanged could not be checked" in caplog.text
+
+
+def test_a_condition_holds_when_its_check_fails_again_and_again_until_it_works() -> None:
+    conditions, check = Conditions(), [lambda: None]
+    watch = Watch([("TopologyChanged", lambda: check[0]())], conditions)
+    for check[0], holds in [
+        (lambda: None, 0),
+        (broken, 0),
+        (broken, 0),
+        (broken, 1),
+        (lambda: None, 0),
+        (broken, 0),
+    ]:
+        watch.look()
+        assert len(conditions.current()) == holds
+
+
+def test_a_condition_holds_when_its_check_has_never_worked() -> None:
+    conditions = Conditions()
+    Watch([("TopologyChanged", broken)], conditions).look()
+    assert "RuntimeError: dictionary changed size" in conditions.current()["TopologyChanged"]
+
+
+def test_the_thread_survives_whatever_a_check_or_a_listener_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "PERIOD", 0.001)
+    conditions, looks = Conditions(), threading.Semaphore(0)
+
+    def check() -> str:
+        looks.release()
+        return broken() or ""
+
+    conditions.listen(broken)
+    watch = Watch([("TopologyChanged", check)], conditions)
+    watch.start()
+    for _ in range(10):
+        assert looks.acquire(timeout=30)
+    watch.stop()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ class Case:
         self.files = Files(folder)
         self.ledger = Ledger.open(NODE, self.files)
         self.refusal: RefusedError | None = None
+        self.at_release = lambda: None
         self.releaser = Releaser(api, self.ledger, self.runtime, "node-1", self._release, lambda: self.now)
 
     def hold(self, *entries: Entry) -> None:
@@ -62,11 +63,16 @@ class Case:
             self.releaser.look()
         return self.released
 
-    def _release(self, ref: ClaimRef) -> None:
+    def _release(self, ref: ClaimRef, still: Callable[[], bool]) -> bool:
+        """Instead of ``Preparer.release_if``, which ``tests.driver.test_prepare`` tests."""
         if self.refusal is not None:
             raise self.refusal
+        self.at_release()
+        if not still():
+            return False
         self.released.append(ref.uid)
         self.ledger.forget(ref.uid)
+        return True
 
 
 @pytest.fixture
@@ -203,12 +209,63 @@ def test_nothing_is_released_on_the_word_of_something_else(
     assert case.released == []
 
 
-def test_a_claim_that_is_just_being_prepared_is_left_alone(case: Case) -> None:
+@pytest.mark.parametrize("when", ["while the server is asked", "before it is released"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda case: case.ledger.touch(REF.uid),
+        lambda case: case.ledger.update(NAMED.model_copy(update={"pods": frozenset({"pod-8"})})),
+        lambda case: case.runtime.carried.add(REF.uid),
+        lambda case: case.releaser.stop(),
+    ],
+    ids=["told-again", "of-another-pod", "carried", "stopped"],
+)
+def test_a_claim_that_is_prepared_meanwhile_is_kept(
+    server: ApiServer, case: Case, when: str, what: Callable[[Case], Any]
+) -> None:
+    """The API server says what held when it was asked; its answer may take long."""
     case.hold(NAMED)
     case.after(0)
-    with case.ledger.locks.of(REF.uid):
-        assert case.after(PATIENCE) == []
-    assert case.after(PATIENCE + 60) == [REF.uid]
+    if when == "before it is released":
+        case.at_release = lambda: what(case)
+    else:
+        server.fault = lambda method, path: what(case)
+    assert case.after(PATIENCE) == []
+    assert REF.uid in case.ledger.snapshot.entries
+
+
+def test_an_adopted_claim_that_is_prepared_while_all_claims_are_listed_is_kept(
+    server: ApiServer, case: Case
+) -> None:
+    case.hold(NAMELESS)
+    case.after(0)
+    server.fault = lambda method, path: case.ledger.touch(REF.uid)
+    assert case.after(PATIENCE) == []
+
+
+def test_five_minutes_count_anew_when_the_kubelet_asked_for_the_claim_again(case: Case) -> None:
+    case.hold(NAMED)
+    case.after(0, 200)
+    case.ledger.touch(REF.uid)
+    assert case.after(300, 599) == []
+    assert case.after(600) == [REF.uid]
+
+
+def test_claims_are_looked_at_though_the_server_says_nothing_of_others(server: ApiServer, case: Case) -> None:
+    case.hold(*(Entry(uid=f"u{cpu}", namespace="n", name=f"c{cpu}", cpuset=frozenset({cpu})) for cpu in range(10)))
+    server.fault = lambda method, path: (500, b"{}") if int(path[-1]) % 2 else None
+    for case.now in (0.0, PATIENCE):
+        with pytest.raises(RefusedError):
+            case.releaser.look()
+    assert case.released == ["u0", "u2", "u4", "u6", "u8"]
+
+
+def test_a_server_that_is_away_is_not_asked_for_every_claim(server: ApiServer, case: Case) -> None:
+    case.hold(*(Entry(uid=f"u{cpu}", namespace="n", name=f"c{cpu}", cpuset=frozenset({cpu})) for cpu in range(10)))
+    server.fault = lambda method, path: (500, b"{}")
+    with pytest.raises(RefusedError):
+        case.releaser.look()
+    assert len(server.requests) == release_module.MOST_REFUSALS
 
 
 def test_one_that_cannot_be_released_is_tried_again_and_does_not_stop_others(case: Case) -> None:

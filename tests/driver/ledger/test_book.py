@@ -15,6 +15,7 @@ from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.ledger.files import Files
 from driver.node import NodeCPUs
 from models import parse_cpuset
+from tests.driver.cluster.waiting import until
 
 NODE = NodeCPUs(frozenset(range(16)), reserved=frozenset({0}), min_shared=2)
 """CPUs 1 to 15 can be given, all but two of them."""
@@ -400,3 +401,45 @@ class Steps(RuleBasedStateMachine):
 
 test_steps_in_any_order = Steps.TestCase
 test_steps_in_any_order.settings = settings(max_examples=30, stateful_step_count=30)
+
+
+def test_cpus_that_were_withheld_are_free_again_and_those_of_the_entry_stay_held(ledger: Ledger) -> None:
+    ledger.withhold("a", parse_cpuset("1-4"))
+    ledger.reserve(entry("a", "8-9"))
+    assert ledger.withheld() == ["a"]
+    ledger.give_back("a")
+    assert ledger.withheld() == []
+    assert ledger.snapshot.held == parse_cpuset("8-9")
+    ledger.give_back("never")
+    assert ledger.snapshot.held == parse_cpuset("8-9")
+
+
+def test_who_is_withheld_can_be_asked_while_it_changes(ledger: Ledger) -> None:
+    class Slow(dict[str, frozenset[int]]):
+        def __iter__(self) -> Iterator[str]:
+            for name in super().__iter__():
+                other = threading.Thread(target=ledger.withhold, args=("b", parse_cpuset("5")))
+                other.start()
+                other.join(0.1)
+                yield name
+
+    ledger._withheld = Slow({"claim a": parse_cpuset("1")})
+    assert ledger.withheld() == ["a"]
+    until(lambda: "claim b" in ledger._withheld)
+
+
+def test_each_touch_of_a_claim_gives_it_another_number(ledger: Ledger) -> None:
+    ledger.reserve(entry("a", "1"))
+    ledger.reserve(entry("b", "2"))
+    seen = []
+    for uid in ("a", "b", "a"):
+        ledger.touch(uid)
+        seen.append(ledger.touched()[uid])
+    ledger.forget("a")
+    assert set(ledger.touched()) == {"b"}
+    ledger.reserve(entry("a", "1"))
+    ledger.touch("a")
+    seen.append(ledger.touched()["a"])
+    assert len(set(seen)) == 4
+    ledger.touch("never")
+    assert set(ledger.touched()) == {"a", "b"}
