@@ -2,7 +2,6 @@
 
 import json
 import logging
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from driver.durable import read_bounded, remove, write_whole
 from driver.node import NodeCPUs
 from driver.node_name import node_name
 from driver.options import Options, in_users_words
-from driver.overlay import lay, read_overlay
-from driver.watch import isolated, online_now
+from driver.overlay import overlaid
+from driver.watch import ONLINE, isolated, online_now
 from models import BadInputError, InfeasibleError, Request, Topology, format_cpuset, parse_cpuset
 from solver.engine import solve
 from topologies.readers.sysfs import read_sysfs
@@ -29,12 +28,17 @@ LARGEST = 1 << 22
 
 @dataclass(frozen=True)
 class Host:
-    """The machine under the configuration. ``sysfs``: where it was read from. ``cpus``: as they were then."""
+    """The machine under the configuration.
+
+    ``sysfs``: the machine's own; ``cpus``: as they were when it was read; ``online_overlaid``: CPUs that are up by
+    the word of ``sysfsOverlay``, if it says which are.
+    """
 
     name: str
     sysfs: Path
     topology: Topology
     cpus: NodeCPUs
+    online_overlaid: frozenset[int] | None = None
 
     @classmethod
     def read(cls, config: Config, root: Path = Path("/")) -> "Host":
@@ -42,19 +46,18 @@ class Host:
 
         Reserved CPUs that are not online are left out here; ``driver.watch`` tells of them.
         """
-        sysfs = root / "sys"
-        if config.sysfs_overlay:
-            into = Path(tempfile.mkdtemp(prefix="cpusat-sys-"))
-            sysfs = lay(read_overlay(Path(config.sysfs_overlay)), sysfs, into)
-        machine = read_sysfs(sysfs, name="host")
-        topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
-        cpus = NodeCPUs.of(topology, isolated(sysfs), config.min_shared_cpus)
-        cpus = replace(cpus, memoryless=memoryless(sysfs, machine))
+        base = root / "sys"
+        with overlaid(config.sysfs_overlay, base) as sysfs:
+            machine = read_sysfs(sysfs, name="host")
+            topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
+            cpus = NodeCPUs.of(topology, isolated(sysfs), config.min_shared_cpus)
+            cpus = replace(cpus, memoryless=memoryless(sysfs, machine))
+            online = online_now(sysfs) if sysfs != base and not (sysfs / ONLINE).is_symlink() else None
         if cpus.allocatable == cpus.kept:
             log.warning("no CPUs are published: %d must stay shared (minSharedCPUs)", cpus.min_shared)
         if clash := lacking(config.defaults, topology):
             log.warning("claims without options of their own get no CPUs here: %s", clash)
-        return cls(node_name(config), sysfs, topology, cpus)
+        return cls(node_name(config), base, topology, cpus, online)
 
     def check(self) -> None:
         """Raise ``BadInputError`` where there is nothing to give. Claims that live are looked after even so."""
@@ -63,8 +66,8 @@ class Host:
             raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
 
     def online(self) -> frozenset[int]:
-        """CPUs that the kernel has up now."""
-        return online_now(self.sysfs)
+        """CPUs that are up now, as the kernel says unless the overlay does."""
+        return online_now(self.sysfs) if self.online_overlaid is None else self.online_overlaid
 
 
 def lacking(defaults: Options, machine: Topology) -> str:

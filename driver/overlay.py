@@ -6,9 +6,11 @@ there. All other files are the base's. Here it becomes a folder of links, which 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from driver.scratch import scratch
 from models import BadInputError, format_cpuset
 from topologies.readers.sysfs_tree import entries, read_int
 from topologies.readers.text import read_file
@@ -16,6 +18,9 @@ from topologies.readers.yaml_text import parse_yaml
 
 ROOT = "/sys"
 CPUS = PurePosixPath("devices/system/cpu")
+
+PREFIX = "cpusat-sys-"
+"""Of the temporary folders in which trees are built."""
 
 _NODE = re.compile(r"node\d+", re.ASCII)
 _CORE_ID = re.compile(r"devices/system/cpu/(cpu\d+)/topology/core_id", re.ASCII)
@@ -50,6 +55,20 @@ def _text(path: object, value: object) -> str:
     if not isinstance(value, str):
         raise BadInputError("must be a text, in quotes", place=str(path))
     return value
+
+
+@contextmanager
+def overlaid(file: str, base: Path) -> Iterator[Path]:
+    """The ``/sys`` tree to read while inside: the base under the overlay in the file, if one is named.
+
+    Raises ``BadInputError`` as ``read_overlay`` and ``lay`` do.
+    """
+    if not file:
+        yield base
+        return
+    overlay = read_overlay(Path(file))
+    with scratch(PREFIX) as into:
+        yield lay(overlay, base, into)
 
 
 def lay(overlay: dict[PurePosixPath, str], base: Path, into: Path) -> Path:

@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 Check = tuple[Condition, Callable[[], str | None]]
 """A condition, and what says why it holds now, or ``None``."""
 
+ONLINE = "devices/system/cpu/online"
+"""Below ``/sys``."""
+
 PERIOD = 10.0
 """Seconds between two looks."""
 
@@ -81,7 +84,7 @@ class Watch:
 
 def online_now(sysfs: Path) -> frozenset[int]:
     """CPUs that the kernel has up, of a ``/sys`` tree."""
-    return parse_cpuset((sysfs / "devices/system/cpu/online").read_text())
+    return parse_cpuset((sysfs / ONLINE).read_text())
 
 
 def isolated(sysfs: Path) -> frozenset[int]:

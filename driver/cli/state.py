@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from driver.ledger.entry import Entry
 from driver.ledger.files import Aside, aside, quarantined, read_entry
 from driver.node import numa_nodes
 from driver.node_name import FILE, node_name, remembered_name
-from driver.overlay import lay, read_overlay
+from driver.overlay import overlaid as under_overlay
 from models import BadInputError, Topology, format_cpuset
 from topologies.load import load
 from topologies.overlay import overlaid
@@ -86,8 +85,7 @@ def state(config: Path | None, ledger: Path | None, topology: str, output: str) 
 def machine_of(settings: Config, source: str, node: str) -> Topology:
     """The machine, under what the configuration says of it. The one that we run on is called as the node is."""
     if source == HOST and settings.sysfs_overlay:
-        with TemporaryDirectory() as into:
-            sysfs = lay(read_overlay(Path(settings.sysfs_overlay)), Path("/sys"), Path(into))
+        with under_overlay(settings.sysfs_overlay, Path("/sys")) as sysfs:
             machine = read_sysfs(sysfs, name=node)
     else:
         machine = load(source)

@@ -1,5 +1,6 @@
 """This node, as it is read when the driver starts."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from driver.host import Host
 from tests.driver.sysfs import write_sysfs
 from topologies import synthetic
 
+ONLINE = "sys/devices/system/cpu/online"
 MACHINE = synthetic.build("numa:3 core:2 cpu:1")
 
 
@@ -43,3 +45,35 @@ def test_the_log_says_where_the_defaults_name_what_the_machine_does_not_have(
     Host.read(Config.model_validate(defaults), write_sysfs(tmp_path, MACHINE))
     assert ("claims without options of their own get no CPUs here" in caplog.text) is bool(says)
     assert says in caplog.text
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def under_overlay(tmp_path: Path, texts: str) -> Config:
+    file = tmp_path / "overlay.yaml"
+    file.write_text(texts)
+    return Config.model_validate({"sysfsOverlay": str(file)})
+
+
+def test_an_overlay_leaves_nothing_behind(tmp_path: Path, temporary: Path) -> None:
+    root = write_sysfs(tmp_path / "root", MACHINE)
+    config = under_overlay(tmp_path, '/sys/devices/system/cpu/isolated: "3"')
+    host = Host.read(config, root)
+    assert host.cpus.isolated == {3}
+    assert not list(temporary.iterdir())
+    (root / ONLINE).write_text("0-2\n")
+    assert host.online() == {0, 1, 2}
+
+
+def test_cpus_that_the_overlay_names_as_online_stay_so(tmp_path: Path, temporary: Path) -> None:
+    root = write_sysfs(tmp_path / "root", MACHINE)
+    host = Host.read(under_overlay(tmp_path, '/sys/devices/system/cpu/online: "0-3"'), root)
+    assert host.topology.online == {0, 1, 2, 3}
+    (root / ONLINE).write_text("0\n")
+    assert host.online() == {0, 1, 2, 3}
