@@ -42,6 +42,10 @@ class Runtime(Protocol):
     def changed(self) -> None:
         """The ledger has a new snapshot: bring every container's mask in line, soon. Returns at once."""
 
+    def knows(self, timeout: float) -> bool:
+        """Wait until the runtime is answered by the ledger as it is now, at most so long (seconds). Whether it is.
+        Before that no claim that has changed may be answered, for its container would be taken for another's."""
+
     def settle(self, timeout: float) -> bool:
         """Wait until the masks that containers were told are confirmed to be as the ledger says, at most so long
         (seconds). Whether they are. A claim's own container is held back as long as others are in its way."""
@@ -65,7 +69,14 @@ class Teller(Protocol):
         """An event on the claim."""
 
 
-class Observer(Protocol):
+class MaskObserver(Protocol):
+    """Counts what happens to masks."""
+
+    def repaired(self, containers: int) -> None:
+        """Masks that were not as they should be have been put right."""
+
+
+class Observer(MaskObserver, Protocol):
     """Counts what happens (``driver.metrics.Metrics``)."""
 
     def prepared(self, engine: str, seconds: float, cpus: int) -> None:
@@ -85,6 +96,3 @@ class Observer(Protocol):
 
     def fell_back(self, why: str) -> None:
         """Greedy stood in for CP-SAT: ``timeout``, ``crash``, ``not_ready``, ``defect``."""
-
-    def repaired(self, containers: int) -> None:
-        """Masks that were not as they should be have been put right."""

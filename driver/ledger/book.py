@@ -103,7 +103,7 @@ class Ledger:
         if node.offline == cpus:
             return
         with self._lock:
-            self.snapshot = replace(self.snapshot, node=replace(node, offline=cpus))
+            self._show(replace(self.snapshot, node=replace(node, offline=cpus)))
         self._tell()
 
     def update(self, entry: Entry) -> None:
@@ -193,7 +193,10 @@ class Ledger:
 
     def _replace(self, entries: Mapping[str, Entry]) -> None:
         withheld = frozenset[int]().union(*self._withheld.values())
-        self.snapshot = Snapshot(self.snapshot.node, MappingProxyType(entries), withheld)
+        self._show(replace(self.snapshot, entries=MappingProxyType(entries), quarantined=withheld))
+
+    def _show(self, changed: Snapshot) -> None:
+        self.snapshot = replace(changed, version=self.snapshot.version + 1)
 
     def _tell(self) -> None:
         for listener in self._listeners:

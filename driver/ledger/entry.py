@@ -94,11 +94,13 @@ class Entry(_Value):
 @dataclass(frozen=True)
 class Snapshot:
     """The ledger at one moment, immutable, to be read without waiting. ``quarantined``: CPUs that torn or
-    foreign files of the ledger name; nobody gets them until the files are dealt with."""
+    foreign files of the ledger name; nobody gets them until the files are dealt with. ``version``: counts the
+    ledger's changes, so that the newer of two snapshots has the higher one."""
 
     node: NodeCPUs
     entries: Mapping[str, Entry]
     quarantined: frozenset[int] = frozenset()
+    version: int = 0
 
     @cached_property
     def held(self) -> frozenset[int]:

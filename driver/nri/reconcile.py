@@ -10,7 +10,7 @@ from driver.nri.container import Container
 from driver.nri.listing import ReadMask
 from driver.nri.registry import Registry
 from driver.nri.session import look
-from driver.ports import Observer
+from driver.ports import MaskObserver
 from models import CpusatError, format_cpuset
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Reconciler:
         self,
         registry: Registry,
         kernel: ReadMask,
-        observer: Observer,
+        observer: MaskObserver,
         tell: Callable[[bool], bool],
         after: Callable[[], None],
     ) -> None:
@@ -64,6 +64,10 @@ class Reconciler:
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def alive(self) -> bool:
+        """Whether its thread lives."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Something has happened. Returns at once."""

@@ -20,7 +20,7 @@ from driver.nri.session import INDEX, TURN, relay, session
 from driver.nri.static_manager import StaticManager
 from driver.nri.traits import freezes, is_direct
 from driver.nri.ttrpc import Connection
-from driver.ports import Observer
+from driver.ports import MaskObserver
 from driver.protos import nri_pb2 as nri
 from models import CpusatError
 
@@ -37,13 +37,18 @@ PATIENCE = 2.0
 """Seconds in which a change may be carried by replies, where another connection may freeze the node."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class NRIRuntime:
     """Implements ``driver.ports.Runtime``.
 
     ``snapshot``: the ledger's, now. ``own``: told which container carries a claim, from a thread of ours.
     ``kernel``: reads masks. ``look``: told the uid of a claim, from a thread of ours, when a container is refused
     because its pod is not among those that the claim is reserved for. It returns at once, and has the ledger
-    brought up to date for the next try. At ``stop`` all masks stay as they are.
+    brought up to date for the next try. ``met``: called when the runtime comes or goes, see ``wait``. At ``stop``
+    all masks stay as they are.
     """
 
     def __init__(
@@ -52,11 +57,12 @@ class NRIRuntime:
         snapshot: Callable[[], Snapshot],
         own: Callable[[str, Owner], None],
         conditions: Conditions,
-        observer: Observer,
+        observer: MaskObserver,
         kernel: ReadMask,
         look: Callable[[str], None] = nobody_looks,
+        met: Callable[[], None] = _nothing,
     ) -> None:
-        self._path, self._conditions, self._kernel = path, conditions, kernel
+        self._path, self._conditions, self._kernel, self._met = path, conditions, kernel, met
         self._registry = Registry(snapshot, own, look)
         self._manager = StaticManager(conditions)
         self._reconciler = Reconciler(self._registry, kernel, observer, self._tell, self._after_round)
@@ -83,9 +89,18 @@ class NRIRuntime:
         """Wait for the runtime's list, at most so many seconds. Whether it has come."""
         return self._here.wait(timeout)
 
+    def alive(self) -> bool:
+        """Whether its threads live. Does not return while the lock is held that every handler needs."""
+        self._registry.known()
+        return self._thread.is_alive() and self._reconciler.alive()
+
     def changed(self) -> None:
         """The ledger has a new snapshot."""
         self._reconciler.changed()
+
+    def knows(self, timeout: float) -> bool:
+        """Handlers read the ledger itself."""
+        return True
 
     def settle(self, timeout: float) -> bool:
         """Wait until the masks of all containers with processes are confirmed to be as the ledger says.
@@ -169,6 +184,7 @@ class NRIRuntime:
         self._reconciler.patience = PATIENCE if self._direct is None and freezes(plugin.told) else 0.0
         self._here.set()
         self._conditions.clear("NRIAway")
+        self._met()
         self._reconciler.relist(RELIST_AFTER)
         self._reconciler.changed()
 
@@ -177,6 +193,7 @@ class NRIRuntime:
         if self._here.is_set():
             self._here.clear()
             self._direct, self._away_since = None, time.monotonic()
+            self._met()
             log.warning("no longer connected to the runtime: %s", why)
 
     def _judge(self) -> None:

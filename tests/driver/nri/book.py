@@ -1,5 +1,6 @@
 """A ledger in memory, for tests of what reads snapshots."""
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from driver.ledger.entry import Entry, Owner, Snapshot
@@ -13,6 +14,10 @@ class Book:
         self.node = NodeCPUs(frozenset(cpus), frozenset(reserved))
         self.snapshot = Snapshot(self.node, MappingProxyType({}))
 
+    def resize(self, cpus):
+        """The node has these CPUs."""
+        self.snapshot = replace(self.snapshot, node=replace(self.snapshot.node, online=frozenset(cpus)))
+
     def hold(self, uid, cpus, pods=("pod-a",), **more):
         """A claim that holds CPUs."""
         self._put(Entry(uid=uid, cpuset=frozenset(cpus), pods=frozenset(pods), **more))
@@ -20,7 +25,7 @@ class Book:
     def forget(self, uid):
         """The claim is gone."""
         kept = {name: entry for name, entry in self.snapshot.entries.items() if name != uid}
-        self.snapshot = Snapshot(self.node, MappingProxyType(kept))
+        self._show(kept)
 
     def own(self, uid, owner: Owner):
         """Remember who carries it."""
@@ -29,4 +34,9 @@ class Book:
 
     def _put(self, entry):
         entries = {**self.snapshot.entries, entry.uid: entry}
-        self.snapshot = Snapshot(self.node, MappingProxyType(entries))
+        self._show(entries)
+
+    def _show(self, entries):
+        self.snapshot = replace(
+            self.snapshot, entries=MappingProxyType(entries), version=self.snapshot.version + 1
+        )

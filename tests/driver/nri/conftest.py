@@ -1,12 +1,16 @@
 """A driver's end and a runtime's end of NRI, connected."""
 
+import logging
 import time
 
 import pytest
 
 from driver.conditions import Conditions
 from driver.nri import session
+from driver.nri.messages import Settings
+from driver.nri.remote import RemoteRuntime
 from driver.nri.runtime import NRIRuntime
+from driver.nri.session import INDEX
 from tests.driver.nri.book import Book
 from tests.driver.nri.fake_runtime import FakeRuntime
 from tests.driver.recorder import Recorder
@@ -73,6 +77,40 @@ class Scene:
         self.fake.close()
 
 
+class ApartScene(Scene):
+    """A scene whose driver's side is a process of its own. ``looks``: uids of claims that it wants read anew."""
+
+    def __init__(self, folder, **options):
+        super().__init__(folder, cgroups=folder / "cgroup", **options)
+        self.looks = []
+
+    def make(self):
+        """A process that has not joined the runtime."""
+        folder = self.fake.path.parent
+        settings = Settings(
+            nri_socket=self.fake.path, cgroup_root=folder / "cgroup", log_level=logging.getLogger().level
+        )
+        return RemoteRuntime(settings, self.conditions, self.recorder)
+
+    def prepare(self):
+        """Start it, and wait until it is ready to join."""
+        self.driver = self.make()
+        self.driver.start()
+        return self
+
+    def connect(self):
+        """Start it, and have it join."""
+        self.prepare()
+        self.driver.join(lambda: self.book.snapshot, self.book.own, self.looks.append)
+        assert self.driver.wait(WAIT)
+        self.fake.wait_for_plugin()
+        return self
+
+    def answering(self):
+        """Connections that answer the runtime now. Short ones that only bring changes do not count."""
+        return [each for each in self.fake.plugins if each.index == INDEX and not each.end.closed.is_set()]
+
+
 def eventually(true):
     """Wait for it."""
     end = time.monotonic() + WAIT
@@ -87,10 +125,10 @@ def scenes(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "HOLD_UNSEEN", 0.2)
     made = []
 
-    def make(**options):
+    def make(kind=Scene, **options):
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Scene(folder, **options))
+        made.append(kind(folder, **options))
         return made[-1]
 
     yield make
