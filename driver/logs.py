@@ -135,6 +135,13 @@ def configure(handler: logging.Handler | None = None, *, verbose: bool = False) 
     threading.excepthook = lambda args: _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
 
 
+def drain(timeout: float) -> None:
+    """Wait until what was logged so far is written, at most so many seconds."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Lines):
+            handler.drain(timeout)
+
+
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None) -> None:
     here = threading.current_thread().name
     logging.getLogger(__name__).critical("%s ended by an error", here, exc_info=(kind, error or kind(), traceback))

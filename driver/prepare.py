@@ -5,12 +5,12 @@ then the ledger's, then frees the CPUs. So a claim has its CPUs before anybody c
 """
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from driver.call import Call, Look, always
 from driver.cdi import CDI
 from driver.claims.view import ClaimView
 from driver.claims.wish import Wish
@@ -35,17 +35,22 @@ SETTLING = 3.0
 BUSY = 40.0
 """Seconds to wait for an earlier call about the same claim. The kubelet gives up after 45 and asks again."""
 
+UNKNOWN, KNOWN = 10.0, 2.0
+"""Seconds to wait for the API server: for a claim of which nothing is known yet, and for one that the ledger has,
+which is then answered from there. The kubelet waits 45 for all claims of a pod."""
 
-def _always() -> bool:
-    return True
+LOOKS = 3
+"""At the same claim in one call, if others change it meanwhile."""
 
 
 @dataclass(frozen=True)
 class Preparer:
     """Serves the kubelet. Its methods raise ``RefusedError`` and may be called from many threads.
 
+    A Prepare is a ``look`` at the claim, which holds no lock while the API server takes its time, then ``place``.
     ``read`` and ``make_wish`` say what a claim means on this node (``driver.claims``). ``greedy`` answers in
-    milliseconds when the ``solver`` is kept busy by others.
+    milliseconds when the ``solver`` is kept busy by others. ``behind`` is called with the uid of a claim that was
+    answered from the ledger because the API server did not answer: it has ``renew`` called soon.
     """
 
     topology: Topology
@@ -60,34 +65,73 @@ class Preparer:
     read: Read
     make_wish: MakeWish
     greedy: Solver | None = None
+    behind: Callable[[str], None] = lambda _: None
     _placer: Placer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         placer = Placer(self.ledger, self.topology, self.solver, self.greedy or self.solver, self.observer)
         object.__setattr__(self, "_placer", placer)
 
-    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = _always) -> Entry:
+    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> Entry:
         """The claim as the ledger has it from now on. ``wanted``: whether anybody still waits for it."""
-        began = time.monotonic()
-        with self._turn(ref, wanted):
-            former = self.ledger.snapshot.entries.get(ref.uid)
-            view = self._view(ref, former)
-            if former is not None and (view is None or self._is_the_same(former, view)):
-                entry, engine = self._again(former, view), "ledger"
-            else:
-                assert view is not None
-                entry = self._anew(view, former)
-                engine = entry.engine or "given"
-            self.ledger.touch(ref.uid)
-        if engine != "ledger" and not self.runtime.settle(SETTLING):
-            log.warning("other containers have not left the CPUs of claim %s yet; its own has to wait", ref)
-        self.observer.prepared(engine, time.monotonic() - began, len(entry.cpuset))
+        call = Call(ref, wanted)
+        with self.reported(ref):
+            for _ in range(LOOKS):
+                if entry := self.place(call, self.look(call)):
+                    return entry
+            raise RefusedError("Busy", f"claim {ref}: it changes again and again; it is tried again")
+
+    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> None:
+        """The claim holds nothing any more, whether or not it ever did."""
+        with self.reported(ref):
+            self.free(Call(ref, wanted))
+
+    def look(self, call: Call) -> Look:
+        """The claim as the API server has it now. Raises ``RefusedError``."""
+        former = self.known(check_uid(call.ref))
+        try:
+            with call.stage("get"):
+                return Look(former, self._view(call.ref, KNOWN if answers(former) else UNKNOWN))
+        except RefusedError as error:
+            if error.reason != "ApiAway" or not answers(former):
+                raise
+            return self.unseen(call)
+
+    def unseen(self, call: Call) -> Look:
+        """The claim, which the ledger has, without the API server. It is looked at when that answers again."""
+        log.warning("claim %s is answered from the ledger, the API server being away", call.ref)
+        self.behind(call.ref.uid)
+        return Look(self.known(call.ref), None)
+
+    def known(self, ref: ClaimRef) -> Entry | None:
+        """What the ledger has of the claim."""
+        return self.ledger.snapshot.entries.get(ref.uid)
+
+    def place(self, call: Call, look: Look, busy: float = BUSY) -> Entry | None:
+        """Do what the look says; ``None`` if it is of no use any more, since the claim was changed meanwhile.
+
+        ``busy``: seconds to wait for others who change the claim. Raises ``RefusedError``.
+        """
+        with self._turn(call, busy):
+            former = self.known(call.ref)
+            if not look.is_current(former):
+                return None
+            entry, engine = self._decided(call, former, look.view)
+            self.ledger.touch(call.ref.uid)
+        if engine != "ledger":
+            with call.stage("settle"):
+                settled = self.runtime.settle(SETTLING)
+            if not settled:
+                log.warning("other containers are still on CPUs of claim %s; its own has to wait", call.ref)
+        self.observer.prepared(engine, call.age, len(entry.cpuset))
+        call.tell(self.observer)
         return entry
 
-    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = _always) -> None:
-        """The claim holds nothing any more, whether or not it ever did."""
-        with self._turn(ref, wanted), _disk(ref):
-            known = ref.uid in self.ledger.snapshot.entries
+    def free(self, call: Call, busy: float = BUSY) -> None:
+        """Unprepare the claim. ``busy`` as for ``place``. Raises ``RefusedError``."""
+        ref = check_uid(call.ref)
+        with self._turn(call, busy), _disk(ref):
+            known = self.known(ref) is not None
             self._release(ref.uid)
             if known:
                 self.observer.unprepared()
@@ -108,16 +152,24 @@ class Preparer:
         self.observer.unprepared()
         return True
 
+    def renew(self, uid: str) -> None:
+        """Bring a claim that the ledger has up to date, as a Prepare would. Raises ``RefusedError``."""
+        for _ in range(LOOKS):
+            former = self.ledger.snapshot.entries.get(uid)
+            if former is None or not former.name:
+                return
+            ref = ClaimRef(uid, former.namespace, former.name)
+            call, look = Call(ref), Look(former, self._view(ref, UNKNOWN))
+            with self._turn(call, BUSY):
+                if look.is_current(now := self.known(ref)):
+                    self._decided(call, now, look.view)
+                    return
+
     @contextmanager
-    def _turn(self, ref: ClaimRef, wanted: Callable[[], bool]) -> Iterator[None]:
-        """Be the only one who changes the claim. Refusals are counted and told; a defect becomes one."""
+    def reported(self, ref: ClaimRef) -> Iterator[None]:
+        """Refusals are counted and told; a defect becomes one."""
         try:
-            if not is_uid(ref.uid):
-                raise RefusedError("BadClaim", f"{ref.uid[:80]!r} is no uid")
-            with self._lock(ref):
-                if not wanted():
-                    raise RefusedError("Busy", f"claim {ref}: the kubelet has not waited for it")
-                yield
+            yield
         except RefusedError as error:
             self.observer.refused(error.reason)
             if error.reason != "Busy":
@@ -130,25 +182,30 @@ class Preparer:
             raise RefusedError("Defect", f"claim {ref}: {type(error).__name__}, see the driver's log") from error
 
     @contextmanager
-    def _lock(self, ref: ClaimRef) -> Iterator[None]:
+    def _turn(self, call: Call, busy: float) -> Iterator[None]:
+        """Be the only one who changes the claim, if that is still wanted."""
         try:
-            with self.ledger.locks.of(ref.uid, BUSY):
+            with self.ledger.locks.of(call.ref.uid, busy):
+                if not call.wanted():
+                    raise RefusedError("Busy", f"claim {call.ref}: the kubelet has not waited for it")
                 yield
         except BusyError:
-            raise RefusedError("Busy", f"claim {ref}: an earlier call is still at work; see to the disk") from None
+            reason = f"claim {call.ref}: an earlier call is still at work; see to the disk"
+            raise RefusedError("Busy", reason) from None
 
-    def _view(self, ref: ClaimRef, former: Entry | None) -> ClaimView | None:
-        """The claim as the API server has it now; ``None`` if nobody answers and the ledger has it."""
-        try:
-            document = self.claims.get(ref.namespace, ref.name)
-        except RefusedError as error:
-            if error.reason != "ApiAway" or former is None or not former.grants:
-                raise
-            log.warning("claim %s is answered from the ledger, the API server being away", ref)
-            return None
+    def _view(self, ref: ClaimRef, patience: float) -> ClaimView:
+        document = self.claims.get(ref.namespace, ref.name, patience)
         if document is None:
             raise RefusedError("ClaimGone", f"there is no claim {ref}")
         return self.read(document, ref)
+
+    def _decided(self, call: Call, former: Entry | None, view: ClaimView | None) -> tuple[Entry, str]:
+        """The claim's entry, and what chose its CPUs: ``ledger`` if it has them as before."""
+        if former is not None and (view is None or self._is_the_same(former, view)):
+            return self._again(former, view), "ledger"
+        assert view is not None
+        entry = self._anew(call, view, former)
+        return entry, entry.engine or "given"
 
     def _again(self, former: Entry, view: ClaimView | None) -> Entry:
         """A claim that the ledger has. Who may carry it can have changed, and its CDI file may be gone."""
@@ -182,7 +239,7 @@ class Preparer:
         chosen = cpus - wish.set_aside
         return wish.set_aside <= cpus and all(len(chosen & each) == size for each, size in consumed.items())
 
-    def _anew(self, view: ClaimView, former: Entry | None) -> Entry:
+    def _anew(self, call: Call, view: ClaimView, former: Entry | None) -> Entry:
         if former is not None and self.runtime.carries(view.ref.uid):
             reason = f"claim {view.ref} was allocated anew while a container runs on its former CPUs"
             raise RefusedError("ClaimChanged", f"{reason}; it must end first")
@@ -192,8 +249,10 @@ class Preparer:
         with _disk(view.ref):
             if former is not None:
                 self._release(former.uid)
-            entry, unmet = self._placer.place(_draft(view), wish)
-            self._commit(entry)
+            with call.stage("solve"):
+                entry, unmet = self._placer.place(_draft(view), wish)
+            with call.stage("write"):
+                self._commit(entry)
         for note in (*wish.notes, *unmet):
             self.teller.tell(view.ref, "Note", note, warning=False)
         chosen_by = entry.engine or "the claim itself"
@@ -218,6 +277,18 @@ class Preparer:
         """Remove the claim's files, then free its CPUs. Raises ``OSError``; then it keeps them."""
         self.cdi.remove(uid)
         self.ledger.forget(uid)
+
+
+def answers(entry: Entry | None) -> bool:
+    """Whether the ledger can answer for the claim by itself."""
+    return entry is not None and bool(entry.grants)
+
+
+def check_uid(ref: ClaimRef) -> ClaimRef:
+    """The claim. Raises ``RefusedError`` for a uid that can be no part of a file's name."""
+    if not is_uid(ref.uid):
+        raise RefusedError("BadClaim", f"{ref.uid[:80]!r} is no uid")
+    return ref
 
 
 def _draft(view: ClaimView) -> Entry:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +32,7 @@ from driver.kubelet.lock import NodeLock
 from driver.kubelet.serve import KubeletServer
 from driver.ledger.book import Ledger
 from driver.ledger.files import Files
+from driver.logs import drain
 from driver.metrics import Metrics
 from driver.node_name import remember_name
 from driver.nri.kernel import Kernel
@@ -39,6 +41,7 @@ from driver.nri.runtime import NRIRuntime
 from driver.ports import ClaimRef, Document
 from driver.prepare import Preparer
 from driver.recover import recover, repair
+from driver.refresh import Refresher
 from driver.solving.client import WorkerSolver
 from driver.watch import Check, Watch, reserved_offline, topology_changed, unwritable
 from models import BadInputError
@@ -49,11 +52,15 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
-THREADS = ("nri", "nri-reconcile", "ledger", "slices", "events", "release", "watch")
+THREADS = ("nri", "nri-reconcile", "ledger", "slices", "events", "refresh", "release", "watch")
 """That live as long as the driver serves."""
 
-GLANCE = 1.0
-"""Seconds between two looks for a signal: one that the kernel hands to another thread wakes the first one not."""
+ENDING = 4.0
+"""Seconds from the signal to the end of the process, whatever hangs: a disk, the API server, the runtime. A kill
+loses nothing, and the node's next driver waits for our lock."""
+
+FLUSHING = 0.5
+"""Seconds that the last lines of the log then have to be written."""
 
 
 class Part(Protocol):
@@ -98,10 +105,12 @@ class Driver:
         self._waits = False
         self.ledger = ledger = self._read_ledger()
         devices = self._devices(ledger)
-        runtime = self._join_runtime(ledger)
+        refresher = Refresher(lambda uid: preparer.renew(uid))
+        runtime = self._join_runtime(ledger, refresher)
         events = Events(self.api, self.host.name)
         self._run(events)
-        preparer = self._preparer(ledger, devices, solver, runtime, events)
+        preparer = self._preparer(ledger, devices, solver, runtime, events, refresher)
+        self._run(refresher)
         self._kubelet = KubeletServer(preparer, self.conditions, devices, self.host.name, self.folders)
         self._run(self._kubelet)
         self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
@@ -181,7 +190,7 @@ class Driver:
         self._run(self.watch)
         return devices
 
-    def _join_runtime(self, ledger: Ledger) -> NRIRuntime:
+    def _join_runtime(self, ledger: Ledger, refresher: Refresher) -> NRIRuntime:
         self._runtime = runtime = NRIRuntime(
             self.config.nri_socket,
             lambda: ledger.snapshot,
@@ -189,6 +198,7 @@ class Driver:
             self.conditions,
             self.metrics,
             self._kernel,
+            refresher.ask,
         )
         ledger.listen(runtime.changed)
         self._run(runtime)
@@ -196,7 +206,13 @@ class Driver:
         return runtime
 
     def _preparer(
-        self, ledger: Ledger, devices: DeviceMap, solver: WorkerSolver, runtime: NRIRuntime, events: Events
+        self,
+        ledger: Ledger,
+        devices: DeviceMap,
+        solver: WorkerSolver,
+        runtime: NRIRuntime,
+        events: Events,
+        refresher: Refresher,
     ) -> Preparer:
         counted = self.config.cpu_device_mode == "grouped"
 
@@ -216,6 +232,7 @@ class Driver:
             read=read,
             make_wish=lambda view: wish(view, self.config, devices, self.host.cpus, self.host.name),
             greedy=WorkerSolver(self.host.topology, 0.0, self.metrics),
+            behind=refresher.ask,
         )
 
     def _make_slices(self, devices: DeviceMap) -> Callable[[NodeRef, int], list[Document]]:
@@ -249,14 +266,35 @@ class _Closing:
         """Nothing."""
 
 
-def run(config: Config) -> None:
+def run(config: Config, root: Path = Path("/")) -> None:
     """Serve until SIGTERM or SIGINT. Raises ``BadInputError`` where the configuration does not fit the node."""
-    driver = Driver(config)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: driver.stopped.set())
+    driver = Driver(config, root)
+    _obey_signals(driver.stopped)
     try:
         if driver.start():
-            while not driver.stopped.wait(GLANCE):
-                pass
+            driver.stopped.wait()
     finally:
         driver.stop()
+
+
+def _obey_signals(stopped: threading.Event) -> None:
+    """Have SIGTERM and SIGINT set the event, and end the process some seconds later if nothing else does.
+
+    Python runs handlers in the first thread alone, which may be waiting for something that does not come; what the
+    kernel gives to any thread goes through a pipe to a thread of ours (``signal.set_wakeup_fd``).
+    """
+    signalled, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    threading.Thread(target=_end, args=(signalled, stopped), name="signals", daemon=True).start()
+
+
+def _end(signalled: int, stopped: threading.Event) -> None:
+    os.read(signalled, 1)
+    stopped.set()
+    time.sleep(ENDING)
+    log.warning("the driver has not come to its end within %.0f s, and ends as if it were killed", ENDING)
+    drain(FLUSHING)
+    os._exit(0)

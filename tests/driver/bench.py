@@ -33,19 +33,22 @@ MACHINE = synthetic.build("socket:2 numa:2 l3:1 core:4 cpu:2")
 
 class Shelf:
     """Claims, as an API server would give them. ``answers``: whether it is there; ``patience``: seconds that each
-    who asked would have waited."""
+    who asked would have waited; ``meanwhile``: happens between a question and its answer."""
 
     def __init__(self) -> None:
         self.documents: dict[tuple[str, str], Document] = {}
         self.answers, self.asked = True, 0
         self.patience: list[float] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def get(self, namespace: str, name: str, patience: float = 15.0) -> Document | None:
         self.asked += 1
         self.patience.append(patience)
         if not self.answers:
             raise RefusedError("ApiAway", "nobody answers")
-        return self.documents.get((namespace, name))
+        found = self.documents.get((namespace, name))
+        self.meanwhile()
+        return found
 
 
 class Containers:
@@ -97,6 +100,7 @@ class Bench:
         self.devices = devices_of(self.config, topology, self.node)
         self.shelf, self.containers, self.told, self.recorder = Shelf(), Containers(), Told(), Recorder()
         self.conditions = Conditions()
+        self.behind: list[str] = []
         self.greedy = WorkerSolver(reserved, 0.0, self.recorder)
         self.solver = solver or self.greedy
         self.restart()
@@ -121,6 +125,7 @@ class Bench:
             ),
             make_wish=lambda view: wish(view, self.config, self.devices, self.node, "node-1"),
             greedy=self.greedy,
+            behind=self.behind.append,
         )
 
     def claim(self, uid: str, *cpus: int, device: str = "cpudevmachine", **more: Any) -> ClaimRef:

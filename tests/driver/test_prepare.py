@@ -664,7 +664,7 @@ def test_the_same_claim_asked_for_by_many_at_once_is_placed_once(bench: Bench) -
 def test_masks_that_do_not_settle_are_only_a_warning(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.containers.settles = False
     bench.prepare(bench.claim("a", 8))
-    assert "have not left the CPUs of claim default/claim-a" in caplog.text
+    assert "other containers are still on CPUs of claim default/claim-a" in caplog.text
 
 
 def test_a_kill_between_any_two_steps_loses_nothing_and_gives_nothing_twice(tmp_path: Path) -> None:
@@ -677,3 +677,100 @@ def test_a_kill_between_any_two_steps_loses_nothing_and_gives_nothing_twice(tmp_
     assert not any(killed.finished(run) for run in runs[:-1])
     for run in runs:
         killed.check_after_restart(run)
+
+
+def test_a_claim_that_the_ledger_has_waits_for_the_api_server_for_a_shorter_time(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    cpus = bench.prepare(ref)
+    bench.shelf.answers = False
+    assert bench.prepare(ref) == cpus
+    assert bench.shelf.patience == [prepare.UNKNOWN, prepare.KNOWN]
+    assert bench.behind == ["a"], "the look is to be made up for"
+
+
+def test_a_claim_that_is_behind_the_api_server_is_brought_up_to_date(bench: Bench) -> None:
+    cpus = bench.prepare(bench.claim("a", 8))
+    bench.claim("a", 8, pods=("pod-1", "pod-2"))
+    bench.preparer.renew("a")
+    assert bench.held == {"a": cpus}
+    assert bench.ledger.snapshot.entries["a"].pods == {"pod-1", "pod-2"}
+    bench.check()
+
+
+def test_a_claim_that_was_allocated_anew_unseen_is_placed_anew_unless_a_container_carries_it(
+    bench: Bench,
+) -> None:
+    before = bench.prepare(bench.claim("a", 8))
+    bench.claim("a", 10)
+    bench.containers.carried = {"a"}
+    with pytest.raises(RefusedError, match="ClaimChanged"):
+        bench.preparer.renew("a")
+    assert bench.held == {"a": before}
+    bench.containers.carried = set()
+    bench.preparer.renew("a")
+    assert len(bench.held["a"]) == 10
+    bench.check()
+
+
+def test_what_the_ledger_does_not_have_is_not_brought_in_by_a_look(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    bench.preparer.renew("a")
+    assert (bench.held, bench.shelf.asked) == ({}, 0)
+    bench.prepare(ref)
+    bench.shelf.meanwhile = lambda: bench.preparer.unprepare(ref)
+    bench.preparer.renew("a")
+    assert bench.held == {}
+    assert bench.on_disk() == []
+
+
+def test_an_api_server_that_hangs_holds_no_lock(bench: Bench) -> None:
+    """Others change the claim meanwhile; what was seen before that is not acted upon."""
+    ref = bench.claim("a", 8)
+    looks = []
+
+    def meanwhile() -> None:
+        looks.append(ref)
+        if len(looks) == 1:
+            bench.prepare(bench.claim("a", 8, pods=("pod-2",)))
+            bench.preparer.unprepare(ref)
+            bench.prepare(bench.claim("a", 8, pods=("pod-2", "pod-3")))
+
+    bench.shelf.meanwhile = meanwhile
+    assert len(bench.prepare(ref)) == 8
+    assert bench.ledger.snapshot.entries["a"].pods == {"pod-2", "pod-3"}
+    bench.check()
+
+
+def test_a_look_that_is_older_than_the_ledger_does_not_undo_it(bench: Bench) -> None:
+    bench.prepare(bench.claim("a", 8))
+    first = [True]
+
+    def meanwhile() -> None:
+        if first and first.pop():
+            bench.prepare(bench.claim("a", 8, pods=("pod-1", "pod-2")))
+
+    bench.shelf.meanwhile = meanwhile
+    bench.preparer.renew("a")
+    assert bench.ledger.snapshot.entries["a"].pods == {"pod-1", "pod-2"}
+
+
+def test_a_claim_that_changes_at_every_look_is_given_up(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    bench.prepare(ref)
+    numbers = iter(range(100))
+
+    def change() -> None:
+        entry = bench.ledger.snapshot.entries["a"]
+        bench.ledger.update(entry.model_copy(update={"pods": frozenset({f"pod-{next(numbers)}"})}))
+
+    bench.shelf.meanwhile = change
+    assert bench.refusal(ref)[0] == "Busy"
+    assert next(numbers) == prepare.LOOKS
+
+
+def test_the_stages_of_a_prepare_are_counted_once_each(bench: Bench) -> None:
+    ref = bench.claim("a", 8)
+    bench.prepare(ref)
+    assert bench.recorder.stages == {"get": 1, "solve": 1, "write": 1, "settle": 1}
+    bench.prepare(ref)
+    assert bench.recorder.stages == {"get": 2, "solve": 1, "write": 1, "settle": 1}

@@ -185,6 +185,34 @@ def test_an_empty_pool_sends_everyone_else_to_the_reserved_cpus(world: World) ->
     assert world.runtime.masks()[shared.id] == parse_cpuset("0-1")
 
 
+def test_a_second_pod_of_a_claim_is_let_in_at_the_next_try_without_another_prepare(world: World) -> None:
+    """The kubelet does not call Prepare for a claim that it holds prepared for another pod."""
+    ref = world.claim(2, pod="pod-1")
+    cpus = world.prepare(ref)
+    first = world.runtime.create("pod-1", "main", world.env(ref))
+    world.reserve(ref, "pod-1", "pod-2")
+    with pytest.raises(NotCreated, match="the claim is not reserved for this pod"):
+        world.runtime.create("pod-2", "main", world.env(ref))
+    until(lambda: world.entry(ref).pods == {"pod-1", "pod-2"})
+    with pytest.raises(NotCreated, match="the claim belongs to container 'main' of pod pod-1"):
+        world.runtime.create("pod-2", "main", world.env(ref))
+    world.runtime.remove(first.id)
+    world.runtime.remove_pod("pod-1")
+    assert world.runtime.create("pod-2", "main", world.env(ref)).kernel == cpus
+
+
+def test_what_was_answered_without_the_api_server_is_looked_at_when_that_is_back(world: World) -> None:
+    ref = world.claim(2, pod="pod-1")
+    cpus = world.prepare(ref)
+    world.reserve(ref, "pod-2")
+    world.api.away()
+    assert world.prepare(ref) == cpus
+    assert world.entry(ref).pods == {"pod-1"}
+    world.api.back()
+    until(lambda: world.entry(ref).pods == {"pod-2"})
+    assert world.runtime.create("pod-2", "main", world.env(ref)).kernel == cpus
+
+
 def test_preparing_a_claim_anew_after_it_was_allocated_anew_needs_its_container_to_end(world: World) -> None:
     ref = world.claim(4)
     world.prepare(ref)
@@ -322,7 +350,7 @@ import signal, threading, time
 from driver import serve
 
 class Driver:
-    def __init__(self, config):
+    def __init__(self, config, root):
         self.stopped = threading.Event()
 
     def start(self):
@@ -348,6 +376,49 @@ def test_a_signal_that_another_thread_gets_ends_the_driver_too() -> None:
         [sys.executable, "-c", SIGNALLED], cwd=root, capture_output=True, timeout=60, check=True
     )
     assert ended.stdout == b"stopped\n"
+
+
+HUNG = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from driver import serve
+from driver.logs import configure
+
+class Driver:
+    def __init__(self, config, root):
+        self.stopped = threading.Event()
+
+    def start(self):
+        print("up", flush=True)
+        if sys.argv[1] == "start":
+            threading.Event().wait()
+        if sys.argv[1] == "pool":
+            ThreadPoolExecutor(1).submit(threading.Event().wait)
+        return True
+
+    def stop(self):
+        if sys.argv[1] == "stop":
+            threading.Event().wait()
+
+configure()
+serve.ENDING = 0.2
+serve.Driver = Driver
+serve.run(None)
+"""
+
+
+@pytest.mark.parametrize("hangs", ["start", "stop", "pool"])
+def test_a_driver_that_is_told_to_end_ends_whatever_hangs(hangs: str) -> None:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", HUNG, hangs], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"has not come to its end" in said
 
 
 def test_reserved_cpus_that_are_all_there_are_end_the_driver_only_where_no_claim_lives(short_path: Path) -> None:

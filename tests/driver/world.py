@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from driver.config import Config
+from driver.ledger.entry import Entry
 from driver.names import variable
 from driver.nri.session import INDEX
 from driver.ports import ClaimRef
@@ -119,9 +120,18 @@ class World:
         self.kubelet.prepare(ref)[ref.uid].require()
         return self.held(ref)
 
-    def held(self, ref: ClaimRef) -> frozenset[int]:
+    def reserve(self, ref: ClaimRef, *pods: str) -> None:
+        """The API server says that the claim is for these pods now."""
+        document = self.api.get("resourceclaims", ref.namespace, ref.name) or {}
+        document["status"]["reservedFor"] = [{"resource": "pods", "name": pod, "uid": pod} for pod in pods]
+        self.api.put_claim(document)
+
+    def entry(self, ref: ClaimRef) -> Entry:
         assert self.driver is not None
-        return self.driver.ledger.snapshot.entries[ref.uid].cpuset
+        return self.driver.ledger.snapshot.entries[ref.uid]
+
+    def held(self, ref: ClaimRef) -> frozenset[int]:
+        return self.entry(ref).cpuset
 
     def run(self, ref: ClaimRef, **how: Any) -> FakeContainer:
         """A container that carries the claim, in the claim's pod. Raises ``NotCreated``."""
