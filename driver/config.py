@@ -149,14 +149,31 @@ def read_config(file: Path | None, **flags: object) -> Config:
         raise BadInputError(bad.reason, place=place) from None
 
 
+def examine(file: Path) -> Config | list[BadInputError]:
+    """The configuration of a YAML file, or all that is wrong with it; ``read_config`` raises the first of it."""
+    try:
+        return Config.model_validate(_document(file))
+    except ValidationError as error:
+        return BadInputError.all_from_pydantic(error, file=str(file), known=KEYS)
+    except BadInputError as error:
+        return [error]
+
+
 def _read_file(file: Path) -> Config:
     try:
-        document = parse_yaml(read_file(file))
-        document = {} if document is None else document
-        if not isinstance(document, dict):
-            raise BadInputError("is not a mapping of settings such as 'groupBy: socket'")
-        return Config.model_validate({key: value for key, value in document.items() if value is not None})
+        return Config.model_validate(_document(file))
     except ValidationError as error:
         raise BadInputError.from_pydantic(error, file=str(file), known=KEYS) from None
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """The settings that the file gives a value. Raises ``BadInputError`` with the file."""
+    try:
+        document = parse_yaml(read_file(file))
     except BadInputError as error:
         raise error.within(str(file)) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise BadInputError("is not a mapping of settings such as 'groupBy: socket'", file=str(file))
+    return {key: value for key, value in document.items() if value is not None}

@@ -7,21 +7,17 @@ from pathlib import Path
 
 from driver.config import Config
 from driver.durable import read_bounded, remove, write_whole
+from driver.misfits import nothing_to_give
 from driver.node import NodeCPUs
 from driver.node_name import node_name
-from driver.options import Options, in_users_words
 from driver.overlay import overlaid
 from driver.watch import ONLINE, isolated, online_now
-from models import BadInputError, InfeasibleError, Request, Topology, format_cpuset, parse_cpuset
-from solver.engine import solve
+from models import Topology, parse_cpuset
 from topologies.readers.sysfs import read_sysfs
 
 log = logging.getLogger(__name__)
 
 POD_UID = "POD_UID"
-
-PLACES = ("numa_ids", "core_type", "near")
-"""Options that name parts of a machine."""
 
 LARGEST = 1 << 22
 
@@ -49,36 +45,26 @@ class Host:
         base = root / "sys"
         with overlaid(config.sysfs_overlay, base) as sysfs:
             machine = read_sysfs(sysfs, name="host")
-            topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
-            cpus = NodeCPUs.of(topology, isolated(sysfs), config.min_shared_cpus)
-            cpus = replace(cpus, memoryless=memoryless(sysfs, machine))
+            host = cls.of(config, machine, isolated(sysfs))
             online = online_now(sysfs) if sysfs != base and not (sysfs / ONLINE).is_symlink() else None
-        if cpus.allocatable == cpus.kept:
-            log.warning("no CPUs are published: %d must stay shared (minSharedCPUs)", cpus.min_shared)
-        if clash := lacking(config.defaults, topology):
-            log.warning("claims without options of their own get no CPUs here: %s", clash)
-        return cls(node_name(config), base, topology, cpus, online)
+            cpus = replace(host.cpus, memoryless=memoryless(sysfs, machine))
+        return replace(host, sysfs=base, cpus=cpus, online_overlaid=online)
+
+    @classmethod
+    def of(cls, config: Config, machine: Topology, isolated: frozenset[int] = frozenset()) -> "Host":
+        """A machine as it would be here."""
+        topology = machine.model_copy(update={"reserved": config.reserved_cpus & machine.online})
+        cpus = NodeCPUs.of(topology, isolated, config.min_shared_cpus)
+        return cls(node_name(config), Path("/sys"), topology, cpus)
 
     def check(self) -> None:
         """Raise ``BadInputError`` where there is nothing to give. Claims that live are looked after even so."""
-        if not self.cpus.allocatable:
-            reserved = format_cpuset(self.cpus.reserved)
-            raise BadInputError(f"{reserved} are all CPUs there are; leave some to give", place="reservedCPUs")
+        if nothing := nothing_to_give(self.cpus):
+            raise nothing
 
     def online(self) -> frozenset[int]:
         """CPUs that are up now, as the kernel says unless the overlay does."""
         return online_now(self.sysfs) if self.online_overlaid is None else self.online_overlaid
-
-
-def lacking(defaults: Options, machine: Topology) -> str:
-    """Why not even one CPU can be given where the defaults say, if so: NUMA nodes, a core type or a device that
-    the machine does not have."""
-    named = {key: value for key, value in defaults.for_request().items() if key in PLACES}
-    try:
-        solve(machine, Request(cpus=1, **named), engine="greedy").require()
-    except (BadInputError, InfeasibleError) as error:
-        return in_users_words(str(error))
-    return ""
 
 
 def memoryless(sysfs: Path, machine: Topology) -> frozenset[int]:

@@ -34,6 +34,7 @@ from driver.ledger.book import Ledger
 from driver.ledger.files import Files
 from driver.logs import drain
 from driver.metrics import Metrics
+from driver.misfits import misfits
 from driver.node_name import remember_name
 from driver.nri.kernel import Kernel
 from driver.nri.listing import ReadMask
@@ -83,6 +84,8 @@ class Driver:
         self.config, self.stopped = config, threading.Event()
         self._kernel = kernel or Kernel(config.cgroup_root)
         self.host = Host.read(config, root)
+        for misfit in misfits(config, self.host.topology, self.host.cpus):
+            log.warning("%s", misfit)
         self.folders = Folders(config.kubelet_root_dir, os.environ.get(POD_UID, ""))
         self.conditions, self.metrics = Conditions(), Metrics()
         self.api = Api.connect(config.kubeconfig)

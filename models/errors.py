@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from models.allocation import Infeasible
 
 
@@ -37,19 +39,28 @@ class BadInputError(CpusatError):
     def from_pydantic(
         cls, error: ValidationError, *, file: str = "", known: Iterable[str] = ()
     ) -> "BadInputError":
-        """The first problem that pydantic found, with its dotted path as the place.
+        """The first problem that pydantic found, with its dotted path as the place, and how many there are more.
 
         ``known``: keys that there are, one of which an unknown one may have been meant to be.
         """
+        first, *others = cls.all_from_pydantic(error, file=file, known=known)
+        more = f" (and {len(others)} more problem{'s' if len(others) > 1 else ''})" if others else ""
+        return cls(first.reason + more, place=first.place, file=file)
+
+    @classmethod
+    def all_from_pydantic(
+        cls, error: ValidationError, *, file: str = "", known: Iterable[str] = ()
+    ) -> list["BadInputError"]:
+        """Every problem that pydantic found, likewise."""
         problems = error.errors(include_url=False, include_input=False, include_context=False)
-        first = problems[0]
-        place = ".".join(str(step) for step in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            reason = "unknown key" + _meant(str(first["loc"][-1]), known)
-        others = len(problems) - 1
-        more = f" (and {others} more problem{'s' if others > 1 else ''})" if others else ""
-        return cls(reason + more, place=place, file=file)
+        return [_problem(each, file, known) for each in problems]
+
+
+def _problem(found: "ErrorDetails", file: str, known: Iterable[str]) -> BadInputError:
+    reason = found["msg"].removeprefix("Value error, ")
+    if found["type"] == "extra_forbidden":
+        reason = "unknown key" + _meant(str(found["loc"][-1]), known)
+    return BadInputError(reason, place=".".join(str(step) for step in found["loc"]), file=file)
 
 
 def _meant(key: str, known: Iterable[str]) -> str:

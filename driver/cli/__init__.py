@@ -1,4 +1,4 @@
-"""The command ``cpusat-driver``: ``run``, which may be left out, and ``state``."""
+"""The command ``cpusat-driver``: ``run``, which may be left out, ``check`` and ``state``."""
 
 import click
 
@@ -6,6 +6,7 @@ from topologies.terminal.program import VERSION, Program
 
 SUBCOMMANDS = {
     "run": "Serve the kubelet and the container runtime of this node; the default.",
+    "check": "Tell what is wrong with a configuration before it is rolled out.",
     "state": "Show who holds which CPUs.",
 }
 HELP = ("-h", "--help", "--version")

@@ -13,7 +13,7 @@ import yaml
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
-from driver.cli import run, state
+from driver.cli import check, run, state
 from driver.conditions import Condition, Conditions
 from driver.config import Config, read_config
 from driver.errors import Reason
@@ -69,7 +69,7 @@ def flags(command: click.Command) -> Mapping[str, Any]:
     return {each.opts[0]: each.default if each.default in ("host", "table", 4) else None for each in found}
 
 
-@pytest.mark.parametrize("command", [run.command, state.command], ids=["run", "state"])
+@pytest.mark.parametrize("command", [run.command, check.command, state.command], ids=lambda each: each.name)
 def test_every_flag_is_described_with_its_default(command: click.Command) -> None:
     missing = [row(name, default) for name, default in flags(command).items()]
     assert not [each for each in missing if each not in PAGES["configuration.md"]]

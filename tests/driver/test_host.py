@@ -22,31 +22,6 @@ def test_numa_nodes_without_memory_are_those_that_the_kernel_does_not_list(tmp_p
         assert Host.read(Config(), root).cpus.memoryless == without
 
 
-def test_the_log_says_why_no_cpus_are_published(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    root = write_sysfs(tmp_path, MACHINE)
-    Host.read(Config.model_validate({"minSharedCPUs": 5}), root)
-    assert "published" not in caplog.text
-    Host.read(Config.model_validate({"minSharedCPUs": 6}), root)
-    assert "no CPUs are published: 6 must stay shared" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("defaults", "says"),
-    [
-        ({"numaIds": 7}, "1 CPU in NUMA node 7 asked"),
-        ({"near": "eth9"}, "near: 'eth9' is neither a device of this machine (none) nor a CPU list"),
-        ({"coreType": "efficiency"}, "1 CPU in efficiency cores asked"),
-        ({"numaIds": "0-2", "numaMin": 3, "strict": True}, ""),
-    ],
-)
-def test_the_log_says_where_the_defaults_name_what_the_machine_does_not_have(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, defaults: dict[str, object], says: str
-) -> None:
-    Host.read(Config.model_validate(defaults), write_sysfs(tmp_path, MACHINE))
-    assert ("claims without options of their own get no CPUs here" in caplog.text) is bool(says)
-    assert says in caplog.text
-
-
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "tmp"
