@@ -17,13 +17,15 @@ Reason = Literal[
     "Degraded",
     "Busy",
     "ApiAway",
+    "RuntimeAway",
     "Disk",
     "Defect",
 ]
 """What metrics count and events carry.
 
 ``Held``: CPUs that were asked for by number are another claim's. ``Busy``: an earlier call about the same claim
-is at work, or nobody waits for this one any more.
+is at work, or nobody waits for this one any more. ``RuntimeAway``: who answers the container runtime does not know
+the claim yet; it keeps its CPUs.
 """
 
 

@@ -1,6 +1,7 @@
 """Prepare and Unprepare: all or nothing, in an order in which a kill at any point loses nothing.
 
-Prepare reserves in memory, writes the ledger, then the CDI file, then answers. Unprepare removes the CDI file,
+Prepare reserves in memory, writes the ledger, then the CDI file, then answers, if whoever answers the container
+runtime knows the claim by then. Unprepare removes the CDI file,
 then the ledger's, then frees the CPUs. So a claim has its CPUs before anybody can see it, and loses them after.
 """
 
@@ -31,6 +32,10 @@ MakeWish = Callable[[ClaimView], Wish]
 
 SETTLING = 3.0
 """Seconds to wait for everyone else's masks to leave a new claim's CPUs."""
+
+KNOWING = 10.0
+"""Seconds to wait until the container runtime is answered by the ledger as it is now. Another process that does so
+is started well within."""
 
 BUSY = 40.0
 """Seconds to wait for an earlier call about the same claim. The kubelet gives up after 45 and asks again."""
@@ -75,6 +80,7 @@ class Preparer:
     def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> Entry:
         """The claim as the ledger has it from now on. ``wanted``: whether anybody still waits for it."""
         call = Call(ref, wanted)
+        self.runtime.knows(KNOWING)  # A process that has ended is replaced at once; a refusal would cost a minute.
         with self.reported(ref):
             for _ in range(LOOKS):
                 if entry := self.place(call, self.look(call)):
@@ -118,11 +124,7 @@ class Preparer:
                 return None
             entry, engine = self._decided(call, former, look.view)
             self.ledger.touch(call.ref.uid)
-        if engine != "ledger":
-            with call.stage("settle"):
-                settled = self.runtime.settle(SETTLING)
-            if not settled:
-                log.warning("other containers are still on CPUs of claim %s; its own has to wait", call.ref)
+        self._await_runtime(call, engine)
         self.observer.prepared(engine, call.age, len(entry.cpuset))
         call.tell(self.observer)
         return entry
@@ -164,6 +166,19 @@ class Preparer:
                 if look.is_current(now := self.known(ref)):
                     self._decided(call, now, look.view)
                     return
+
+    def _await_runtime(self, call: Call, engine: str) -> None:
+        """See that whoever answers the runtime knows the claim. Otherwise it is refused; it keeps its CPUs, with
+        which the kubelet's next try is answered. Then see to the masks of others, if the CPUs are new to it."""
+        if not self.runtime.knows(KNOWING):
+            reason = "who answers the container runtime has not taken note of it; it is tried again"
+            raise RefusedError("RuntimeAway", f"claim {call.ref}: {reason}")
+        if engine == "ledger":
+            return
+        with call.stage("settle"):
+            settled = self.runtime.settle(SETTLING)
+        if not settled:
+            log.warning("other containers are still on CPUs of claim %s; its own has to wait", call.ref)
 
     @contextmanager
     def reported(self, ref: ClaimRef) -> Iterator[None]:

@@ -36,10 +36,11 @@ from driver.logs import drain
 from driver.metrics import Metrics
 from driver.misfits import misfits
 from driver.node_name import remember_name
-from driver.nri.kernel import Kernel
 from driver.nri.listing import ReadMask
+from driver.nri.messages import Settings
+from driver.nri.remote import RemoteRuntime
 from driver.nri.runtime import NRIRuntime
-from driver.ports import ClaimRef, Document
+from driver.ports import ClaimRef, Document, Runtime
 from driver.prepare import Preparer
 from driver.recover import recover, repair
 from driver.refresh import Refresher
@@ -53,7 +54,7 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
-THREADS = ("nri", "nri-reconcile", "ledger", "slices", "events", "refresh", "release", "watch")
+THREADS = ("ledger", "slices", "events", "refresh", "release", "watch")
 """That live as long as the driver serves."""
 
 ENDING = 4.0
@@ -77,12 +78,13 @@ class Part(Protocol):
 class Driver:
     """All parts, made and started in order by ``start``, which may wait for the lock; stopped in reverse.
 
-    ``root``: below which the machine's ``/sys`` is read; ``kernel``: reads the masks of containers.
+    ``root``: below which the machine's ``/sys`` is read. ``kernel``: reads the masks of containers, for tests; the
+    container runtime is then answered by this process, and else by one of its own.
     """
 
     def __init__(self, config: Config, root: Path = Path("/"), kernel: ReadMask | None = None) -> None:
         self.config, self.stopped = config, threading.Event()
-        self._kernel = kernel or Kernel(config.cgroup_root)
+        self._kernel = kernel
         self.host = Host.read(config, root)
         for misfit in misfits(config, self.host.topology, self.host.cpus):
             log.warning("%s", misfit)
@@ -94,7 +96,8 @@ class Driver:
         self._running: list[Part] = []
         self._unready: dict[Any, str] = {"Starting": "coming up"}
         self._owed: list[Callable[[], None]] = []
-        self._runtime: NRIRuntime | None = None
+        self._remote = None if kernel else self._make_remote()
+        self._runtime: NRIRuntime | RemoteRuntime | None = None
         self._waits = False
 
     def start(self) -> bool:
@@ -102,6 +105,8 @@ class Driver:
         self._run(Endpoints(self.config.bind_address, self.metrics.registry, self._dead, self._not_ready))
         solver = WorkerSolver(self.host.topology, self.config.solver_time_limit, self.metrics)
         self._run(solver)
+        if self._remote:
+            self._run(self._remote)
         self._waits = True
         if not self._lock.acquire(self.stopped):
             return False
@@ -193,8 +198,31 @@ class Driver:
         self._run(self.watch)
         return devices
 
-    def _join_runtime(self, ledger: Ledger, refresher: Refresher) -> NRIRuntime:
-        self._runtime = runtime = NRIRuntime(
+    def _make_remote(self) -> RemoteRuntime:
+        """It is started early, so that it can join the runtime as soon as the node's former driver has left it."""
+        settings = Settings(
+            nri_socket=self.config.nri_socket,
+            cgroup_root=self.config.cgroup_root,
+            log_level=logging.getLogger().getEffectiveLevel(),
+        )
+        return RemoteRuntime(settings, self.conditions, self.metrics)
+
+    def _join_runtime(self, ledger: Ledger, refresher: Refresher) -> NRIRuntime | RemoteRuntime:
+        runtime = self._runtime = self._joined_remote(ledger, refresher) or self._joined_here(ledger, refresher)
+        ledger.listen(runtime.changed)
+        runtime.changed()
+        runtime.wait(JOINING)
+        return runtime
+
+    def _joined_remote(self, ledger: Ledger, refresher: Refresher) -> RemoteRuntime | None:
+        if self._remote:
+            self._remote.join(lambda: ledger.snapshot, ledger.own, refresher.ask)
+            self._running.append(_Closing(self._remote.stop))
+        return self._remote
+
+    def _joined_here(self, ledger: Ledger, refresher: Refresher) -> NRIRuntime:
+        assert self._kernel
+        runtime = NRIRuntime(
             self.config.nri_socket,
             lambda: ledger.snapshot,
             ledger.own,
@@ -203,9 +231,7 @@ class Driver:
             self._kernel,
             refresher.ask,
         )
-        ledger.listen(runtime.changed)
         self._run(runtime)
-        runtime.wait(JOINING)
         return runtime
 
     def _preparer(
@@ -213,7 +239,7 @@ class Driver:
         ledger: Ledger,
         devices: DeviceMap,
         solver: WorkerSolver,
-        runtime: NRIRuntime,
+        runtime: Runtime,
         events: Events,
         refresher: Refresher,
     ) -> Preparer:
@@ -256,6 +282,7 @@ class Driver:
             return []
         alive = {thread.name for thread in threading.enumerate()}
         ended = [name for name in THREADS if name not in alive]
+        ended += ["nri"] if self._runtime and not self._runtime.alive() else []
         return ended if "FoldersUnwritable" in self.conditions.current() else [*ended, *self._kubelet.missing()]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,10 @@ MAX_BYTES = 16 * 2**20
 About = Literal["settled", "carries", "names", "alive"]
 
 
+UNSENT: dict[str, Any] = {"fingerprint": "", "grants": (), "allocations": (), "engine": None, "pod_names": {}}
+"""What of an entry only a Prepare needs, or people."""
+
+
 class Settings(Message):
     """The first message to the process: the runtime's socket, where cgroups are mounted, which lines it logs."""
 
@@ -30,8 +34,8 @@ class Settings(Message):
 class Change(Message):
     """What the ledger has become since the last change that was sent; the first starts from nothing.
 
-    ``node``: ``None`` if it is as before. ``held``: entries that are new or have changed, without what only a
-    Prepare needs. ``gone``: uids of those that are there no longer.
+    ``node``: ``None`` if it is as before. ``held``: entries that are new or have changed, without what is
+    ``UNSENT``. ``gone``: uids of those that are there no longer.
     """
 
     version: int
@@ -117,4 +121,4 @@ def changed(before: Snapshot | None, step: Change) -> Snapshot:
 
 
 def _slim(entry: Entry) -> Entry:
-    return entry.model_copy(update={"fingerprint": "", "grants": (), "allocations": (), "engine": None})
+    return entry.model_copy(update=UNSENT)

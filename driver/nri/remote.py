@@ -40,7 +40,7 @@ class RemoteRuntime:
         self._link: Link | None = None
         self._snapshot: Callable[[], Snapshot] | None = None
         self._stopping, self._here, self._lost = threading.Event(), threading.Event(), False
-        self._acknowledged = threading.Condition()
+        self._progress = threading.Condition()
         self._reported: dict[Condition, str] = {}
         self._heard = time.monotonic()
         self._keeper = threading.Thread(target=self._keep, name="nri", daemon=True)
@@ -91,13 +91,14 @@ class RemoteRuntime:
             link.show(snapshot)
 
     def knows(self, timeout: float) -> bool:
-        """Wait until the runtime is answered by the ledger as it is now, at most so long (seconds)."""
+        """Wait until the runtime is answered by the ledger as it is now, at most so long (seconds). A process that
+        has taken over from another must have the runtime's list, too, or have found that the runtime is away."""
         if self._snapshot is None:
             return False
         version = self._snapshot().version
         self.changed()
-        with self._acknowledged:
-            return self._acknowledged.wait_for(lambda: self._version() >= version, timeout)
+        with self._progress:
+            return self._progress.wait_for(lambda: self._version() >= version and not self._lost, timeout)
 
     def settle(self, timeout: float) -> bool:
         """See ``driver.ports.Runtime``. Nothing is settled while nobody can say so."""
@@ -162,9 +163,6 @@ class RemoteRuntime:
         """What the process says. Its first news has nothing in it but says that it is ready."""
         if news == News():
             self.changed()
-        if news.acknowledged is not None:
-            with self._acknowledged:
-                self._acknowledged.notify_all()
         if news.answer and news.answer.number == ALIVE:
             self._heard = time.monotonic()
         if news.state:
@@ -176,12 +174,17 @@ class RemoteRuntime:
             self.changed()
         if news.look:
             self._look(news.look)
+        if news.acknowledged is not None or news.state:
+            with self._progress:
+                self._progress.notify_all()
 
     def _report(self, state: State) -> None:
         """Set and clear conditions as the process has them. Until a new one has come to where the last one was,
         those of the last one hold as well."""
-        self._lost = self._lost and not state.here
-        kept: dict[Condition, str] = {**self._reported, "NRIAway": ENDED} if self._lost and self._snapshot else {}
+        self._lost = self._lost and not (state.here or "NRIAway" in state.conditions)
+        kept: dict[Condition, str] = (
+            {**self._reported, "NRIAway": ENDED} if self._lost and self._snapshot is not None else {}
+        )
         now = kept | state.conditions
         for condition in self._reported.keys() - now.keys():
             self._conditions.clear(condition)

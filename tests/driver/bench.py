@@ -52,15 +52,19 @@ class Shelf:
 
 
 class Containers:
-    """A runtime that is asked. ``carried``: uids of claims that have a container."""
+    """A runtime that is asked. ``carried``: uids of claims that have a container. ``notices``: whether it takes
+    note of changes."""
 
     def __init__(self) -> None:
         self.carried: set[str] = set()
         self.changes = self.waits = 0
-        self.settles = True
+        self.settles = self.notices = True
 
     def changed(self) -> None:
         self.changes += 1
+
+    def knows(self, timeout: float) -> bool:
+        return self.notices
 
     def settle(self, timeout: float) -> bool:
         self.waits += 1

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from driver.kubelet.serve import KubeletServer
+from driver.nri.remote import RemoteRuntime
 from driver.nri.runtime import NRIRuntime
 from driver.serve import Driver, _Closing
 
@@ -43,6 +44,8 @@ class Death:
                 _hang_up(part)
             elif isinstance(part, NRIRuntime):
                 part.stop()
+            elif isinstance(part, RemoteRuntime):
+                _kill(part)
         self.driver._lock.release()
 
     def bury(self) -> None:
@@ -69,6 +72,14 @@ class Death:
         for store in self._stores:
             store.folder = self.grave
         self.came.set()
+
+
+def _kill(remote: RemoteRuntime) -> None:
+    """As the kernel does it when the thread ends that started the process."""
+    remote._stopping.set()
+    if remote._link is not None:
+        remote._link.kill()
+    remote._keeper.join()
 
 
 def _hang_up(kubelet: KubeletServer) -> None:

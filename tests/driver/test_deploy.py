@@ -26,7 +26,6 @@ from driver.kubelet.folders import Folders
 from driver.names import CAPACITY, DRIVER
 from driver.node_name import NODE_NAME
 from driver.options import Options
-from driver.serve import Driver
 from models import InfeasibleError
 from solver.engine import solve
 from tests.driver.claims.documents import Node, claim, config, result
@@ -325,7 +324,7 @@ def test_a_rolling_update_starts_the_new_pod_before_it_ends_the_old_one() -> Non
 
 def test_the_new_pod_is_ready_while_it_waits_for_the_old_one_to_end(short_path: Path) -> None:
     with World(short_path, FOUR_NODES, solverTimeLimit=0).running() as world:
-        second = Driver(world.config(), world.root, world.runtime.kernel)
+        second = world.make_driver()
         starting = threading.Thread(target=second.start)
         starting.start()
         try:

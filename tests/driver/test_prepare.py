@@ -45,6 +45,52 @@ def test_a_claim_gets_cpus_that_ledger_and_cdi_file_name(bench: Bench) -> None:
     bench.check()
 
 
+def test_a_claim_is_not_answered_before_the_runtimes_process_knows_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps its CPUs all the same: the kubelet asks again, and is answered with them."""
+    ref, knows, asked = bench.claim("a", 8), [True, False, False, False, True, True], list[int]()
+
+    def know(timeout: float) -> bool:
+        asked.append(bench.ledger.snapshot.version)
+        return knows.pop(0)
+
+    monkeypatch.setattr(bench.containers, "knows", know)
+    assert bench.refusal(ref)[0] == "RuntimeAway"
+    cpus = bench.held["a"]
+    assert len(cpus) == 8
+    assert asked[1] == bench.ledger.snapshot.version, "it was asked for before the claim was reserved"
+    bench.check()
+    assert bench.refusal(ref)[0] == "RuntimeAway", "a claim of the ledger is no exception"
+    assert bench.prepare(ref) == cpus
+    assert not knows
+    assert bench.recorder.reasons == {"RuntimeAway": 2}
+    assert bench.recorder.engines == {"ledger": 1}
+    assert [reason for _, reason, _ in bench.told.events] == ["RuntimeAway"] * 2
+
+
+def test_a_claim_that_waits_for_the_runtimes_process_can_be_unprepared(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, waiting, done = bench.claim("a", 8), threading.Event(), threading.Event()
+
+    def know(timeout: float) -> bool:
+        if not bench.held:
+            return True
+        waiting.set()
+        return not done.wait(60)
+
+    monkeypatch.setattr(bench.containers, "knows", know)
+    with ThreadPoolExecutor(1) as pool:
+        refusal = pool.submit(bench.refusal, ref)
+        assert waiting.wait(60)
+        bench.preparer.unprepare(ref)
+        done.set()
+        assert refusal.result()[0] == "RuntimeAway"
+    assert bench.held == {}
+    bench.check()
+
+
 def test_all_requests_of_a_claim_are_placed_together(bench: Bench) -> None:
     entry = bench.preparer.prepare(bench.claim("a", 4, 8, configs=[options(memory="bind")]))
     assert [allocation.request for allocation in entry.allocations] == ["r0", "r1"]

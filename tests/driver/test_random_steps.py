@@ -3,9 +3,10 @@
 import json
 import os
 import random
+import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import combinations
@@ -43,7 +44,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"threads": "spread"},
 )
 
-RESTARTS = {"restart_driver", "kill_driver", "restart_runtime", "reboot"}
+RESTARTS = {"restart_driver", "kill_driver", "kill_runtime_process", "restart_runtime", "reboot"}
 
 FLUSHES = {"prepared": 5, "unprepared": 3, "prepared again": 1}
 """One more than the driver needs, so that it sometimes comes to its answer before it is killed."""
@@ -172,6 +173,20 @@ class Steps:
             self.pending.pop(uid)()
         return told
 
+    def kill_runtime_process(self) -> str | None:
+        """Containers start as they are while nobody answers; a claim waits, or is refused and keeps its CPUs."""
+        if self.driver._remote is None:
+            return None
+        remote, pid = self.driver._remote, self.driver._remote.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        told = self._amid()
+        self._until(lambda: remote.pid not in (None, pid) and remote.wait(0), "no other process has come")
+        self._until(lambda: "NRIAway" not in self.driver.conditions.current(), "the condition stays")
+        snapshot = self.driver.ledger.snapshot
+        self._until(lambda: remote.settle(1) and self._in_line(snapshot), "masks are not brought in line")
+        return f"{pid}{told}"
+
     def restart_runtime(self) -> str:
         self.world.runtime.restart()
         self.world.wait_for_plugin()
@@ -266,7 +281,8 @@ class Steps:
         online = len(self.world.topology.online)
         return self.random.randint(1, max(2, online // self.random.choice((2, 6, 6, 12))))
 
-    def _prepare(self, ref: ClaimRef, certain: bool) -> str:
+    def _prepare(self, ref: ClaimRef, certain: bool, more: Set[str] = frozenset()) -> str:
+        """``more``: reasons for which it may be refused besides."""
         self.refs[ref.uid] = ref
         known = ref.uid in self.driver.ledger.snapshot.entries
         (reply,) = self.world.kubelet.prepare(ref).values()
@@ -275,7 +291,11 @@ class Steps:
             return format_cpuset(self.answered[ref.uid])
         reason = reply.error.partition(":")[0]
         assert not known, "a claim that the ledger has is refused"
-        assert reason in self._reasons(certain), reply.error
+        assert reason in self._reasons(certain) | more, reply.error
+        if reason == "RuntimeAway":
+            self.pending[ref.uid] = lambda: None
+            self._unprepare(ref.uid)
+            del self.pending[ref.uid]
         self.count[f"refused: {reason}"] += 1
         return reply.error
 
@@ -347,6 +367,16 @@ class Steps:
             return f", {container} ended meanwhile"
         return ""
 
+    def _amid(self) -> str:
+        """What others may do just when nobody answers the runtime."""
+        if self.random.random() < 0.3:
+            self.shared.append(self._create(f"shared-{self.random.randrange(5)}", ()))
+            return f", {self.shared[-1]} was made meanwhile"
+        if self.random.random() < 0.5:
+            ref, said, _ = self._new_claim()
+            return f", meanwhile {said}: {self._prepare(ref, False, {'Degraded', 'RuntimeAway'})}"
+        return ""
+
     def _end_carrier(self, uid: str) -> None:
         if uid in self.carriers:
             self._end(self.carriers[uid])
@@ -385,6 +415,7 @@ WEIGHTS = {
     "foreign_cpuset": 6,
     "restart_driver": 1.5,
     "kill_driver": 5,
+    "kill_runtime_process": 2,
     "restart_runtime": 1.5,
     "api_server": 8,
     "reboot": 1,
@@ -423,7 +454,7 @@ LARGE = catalog.read("2s8n-128c256t-epyc-7763-nps4")
     ("seed", "machine", "settings"),
     [
         (1, SMALL, {"solverTimeLimit": 0, "reservedCPUs": "0-1"}),
-        (2, WITHOUT_SMT, {"solverTimeLimit": 0}),
+        (2, WITHOUT_SMT, {"solverTimeLimit": 0, "apart": False}),
         (3, LARGE, {"solverTimeLimit": 0, "reservedCPUs": "0,128", "minSharedCPUs": 4}),
         (4, SMALL, {"solverTimeLimit": 1.0, "reservedCPUs": "0,8"}),
     ],

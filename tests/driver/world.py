@@ -37,15 +37,19 @@ def settings_in(folder: Path, api: ApiServer) -> dict[str, str]:
 
 
 class World:
-    """One node. ``driver`` is the one that runs; ``come_up`` starts another after it has gone."""
+    """One node. ``driver`` is the one that runs; ``come_up`` starts another after it has gone.
 
-    def __init__(self, folder: Path, topology: Topology, **settings: Any) -> None:
+    ``apart``: the container runtime is answered by a process of its own, as on a real node.
+    """
+
+    def __init__(self, folder: Path, topology: Topology, *, apart: bool = True, **settings: Any) -> None:
         self.folder, self.topology = folder, topology
         self.root = write_sysfs(folder / "host", topology)
         self.api = ApiServer(node="node-1")
-        self.runtime = FakeRuntime(folder / "nri.sock", cpus=topology.online)
+        self.apart, cgroups = apart, folder / "cgroup"
+        self.runtime = FakeRuntime(folder / "nri.sock", cpus=topology.online, cgroups=cgroups if apart else None)
         self.kubelet = Kubelet(folder / "k")
-        self.settings = settings
+        self.settings = {"cgroupRoot": str(cgroups), **settings}
         self.driver: Driver | None = None
         self.death: Death | None = None
         self._dead: list[Death] = []
@@ -68,8 +72,11 @@ class World:
     def config(self) -> Config:
         return Config.model_validate({**settings_in(self.folder, self.api), **self.settings})
 
+    def make_driver(self) -> Driver:
+        return Driver(self.config(), self.root, None if self.apart else self.runtime.kernel)
+
     def come_up(self) -> Driver:
-        self.driver = Driver(self.config(), self.root, self.runtime.kernel)
+        self.driver = self.make_driver()
         assert self.driver.start()
         self.death = Death(self.driver, self.folder / "grave")
         self.wait_for_plugin()

@@ -53,7 +53,9 @@ def test_every_part_of_a_snapshot_arrives():
 
 def test_only_a_prepare_needs_results_and_placements_and_they_are_not_sent():
     grant = Grant(request="r", pool="node-1", device="cpudev", cpus=2)
-    full = FULL.model_copy(update={"fingerprint": "f", "grants": (grant,), "engine": "greedy"})
+    full = FULL.model_copy(
+        update={"fingerprint": "f", "grants": (grant,), "engine": "greedy", "pod_names": {"pod-a": "a"}}
+    )
     assert crossed(None, snapshot(full)).entries["a"] == FULL
 
 
