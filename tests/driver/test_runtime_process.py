@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from driver import prepare
 from driver.nri import link, remote
 from driver.nri.remote import RemoteRuntime
+from driver.nri.session import INDEX
 from tests.driver.cluster.waiting import until
 from tests.driver.kubelet.kubelet import Refused
 from tests.driver.nri.fake_runtime import NotCreated
@@ -129,26 +129,25 @@ def test_a_driver_whose_process_cannot_be_replaced_is_not_alive(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "PROGRAM", "driver.nri.there_is_none")
-    monkeypatch.setattr(remote, "SILENCE", 1.0)
+    monkeypatch.setattr(remote, "SILENCE", 2.0)
     pid = process_of(world).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until(lambda: page(world, "/healthz") == (503, "ended: nri\n"))
-    assert page(world, "/readyz")[0] == 503
+    until(lambda: page(world, "/readyz")[0] == 503)
 
 
 def test_a_driver_that_waits_for_the_nodes_lock_has_its_process_ready_and_away_from_the_runtime(
     world: World,
 ) -> None:
     second = world.make_driver()
-    connections = world.runtime.connections
     waiting = threading.Thread(target=second.start)
     waiting.start()
     try:
         assert second._remote is not None
         until(lambda: second._remote._link is not None and second._remote._link._open)  # type: ignore[union-attr]
-        time.sleep(0.3)
-        assert world.runtime.connections == connections
+        assert not second._remote.wait(0.5)
+        assert [each.index for each in world.runtime.plugins].count(INDEX) == 1
     finally:
         second.stopped.set()
         waiting.join()
