@@ -43,7 +43,7 @@ def proof(machines: tuple[str, ...], sets: int, engine: str, time_limit: float, 
             row.machine,
             row.policy,
             f"{row.proven}/{row.solves}",
-            str(row.by_tables),
+            str(row.by_dp),
             *(f"{ms:.1f}" for ms in (row.median_ms, row.p99_ms, row.worst_ms)),
             f"{row.ratio:.1f}",
         )

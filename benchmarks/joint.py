@@ -9,7 +9,8 @@ from benchmarks.instances import instances, prepared
 from benchmarks.spread import Excess, excess
 from benchmarks.timing import quantile
 from models import Metrics, Request, Result, from_mask, to_mask
-from solver.engine import EngineChoice, solve
+from solver.engine import solve
+from solver.methods import EngineChoice
 
 KINDS: dict[str, dict[str, object]] = {
     "anywhere": {},

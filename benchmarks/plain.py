@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 from models import Metrics, Request, from_mask
 from solver.cpsat.search import Expr
 from solver.problem import Prepared
-from solver.score import slots
+from solver.score import names
 
 LARGEST_WEIGHT = 1 << 60
 """Weighted sums are 64-bit numbers to CP-SAT; metrics that do not fit into one get another solve."""
@@ -41,7 +41,7 @@ def solve_plain(prepared: Prepared, request: Request, free: int, time_limit: flo
     """The request on the free CPUs (a mask) with one worker; ``time_limit`` in seconds, building included."""
     deadline = time.perf_counter() + time_limit
     plain = PlainModel(prepared, request, free)
-    sums = weighted_sums([plain.metric(name) for name in slots(request) if name is not None])
+    sums = weighted_sums([plain.metric(name) for name in names(request)])
     proven, taken = True, 0
     for objective in sums:
         solver = cp_model.CpSolver()

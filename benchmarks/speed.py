@@ -56,7 +56,7 @@ class Row:
     engine: str
     solves: int
     proven: int
-    by_tables: int
+    by_dp: int
     build_ms: float
     solve_ms: float
     p10_ms: float
@@ -145,12 +145,12 @@ def _ask(engine: str, question: Question, limits: Limits) -> Timed:
     machine, free = prepared(question.instance.machine), question.instance.free
     if engine == "plain":
         total, answer = _clocked(lambda: solve_plain(machine, question.requests[0], free, limits.plain))
-        return Timed(total, proof="search" if answer.proven else None, metrics=answer.metrics)
+        return Timed(total, proof="cpsat" if answer.proven else None, metrics=answer.metrics)
     cpus = from_mask(free)
     total, result = _clocked(
         lambda: solve(machine, question.requests, free=cpus, engine=engine, time_limit=limits.ours)  # type: ignore[arg-type]
     )
-    proof = (result.proof or "counting") if result.status in ("optimal", "infeasible") else None
+    proof = result.engine if result.status in ("optimal", "infeasible") else None
     return Timed(total, result.build_ms, result.solve_ms, proof, result.metrics)
 
 
@@ -191,7 +191,7 @@ def _row(
         engine=engine,
         solves=len(timed),
         proven=len(proven),
-        by_tables=sum(each.proof == "tables" for each in timed),
+        by_dp=sum(each.proof == "dp" for each in timed),
         build_ms=median(each.build_ms for each in timed),
         solve_ms=median(each.solve_ms for each in timed),
         p10_ms=quantile(totals, 0.1),

@@ -140,7 +140,7 @@ def within_sheet(rows: Sequence[Row]) -> Sheet:
         mine = [r for r in rows if (r.series, r.policy, r.engine) == (series, policy, engine)]
         if solves := sum(row.solves for row in mine):
             shares = (f"{100 * sum(row.within[i] for row in mine) / solves:.0f}" for i in range(len(WITHIN_MS)))
-            tables = f"{100 * sum(row.by_tables for row in mine) / solves:.0f}"
+            tables = f"{100 * sum(row.by_dp for row in mine) / solves:.0f}"
             lines.append((SERIES[series].title, policy, engine, str(solves), *shares, tables))
     columns = ("what", "policy", "engine", "solves", *(f"in {ms} ms %" for ms in WITHIN_MS), "by tables %")
     return Sheet("solves that end by proof", columns, tuple(lines), texts=3)

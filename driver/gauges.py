@@ -14,13 +14,14 @@ from driver.metrics import PREFIX
 from driver.node import numa_nodes
 from models import Topology, format_cpuset, to_mask
 from solver.score import Scorer
+from topologies.graph import Machine
 
 
 class Gauges(Collector):
     """Register it with ``Metrics.registry``. ``snapshot`` is called at each scrape."""
 
     def __init__(self, topology: Topology, snapshot: Callable[[], Snapshot], conditions: Conditions) -> None:
-        self._topology, self._machine = topology, Scorer(topology)
+        self._topology, self._machine = topology, Scorer(Machine(topology))
         self._snapshot, self._conditions = snapshot, conditions
 
     def describe(self) -> Iterable[GaugeMetricFamily]:

@@ -80,7 +80,7 @@ class Observer(MaskObserver, Protocol):
     """Counts what happens (``driver.metrics.Metrics``)."""
 
     def prepared(self, engine: str, seconds: float, cpus: int) -> None:
-        """A claim got so many CPUs by an engine (``cpsat``, ``greedy``, ``given``), or again (``ledger``)."""
+        """A claim got so many CPUs, by ``dp``, ``cpsat``, ``greedy`` or ``given``, or again (``ledger``)."""
 
     def stage(self, name: Stage, seconds: float) -> None:
         """A Prepare has spent so long on one of its stages. Each stage that a Prepare went through counts once."""

@@ -9,7 +9,9 @@ from models.errors import InfeasibleError, UnknownError
 from models.request import Policy
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-Engine = Literal["cpsat", "greedy"]
+Engine = Literal["greedy", "dp", "cpsat"]
+"""The kubelet's algorithm; dynamic programming, and counting; CP-SAT."""
+
 Metrics = dict[str, int]
 """Metric name to value, in the order in which metrics count; lower is better."""
 
@@ -75,15 +77,13 @@ class Result(_Value):
     """What ``solve`` answers.
 
     ``status``: ``optimal`` with proof, ``feasible`` without, ``infeasible`` with the clash, ``unknown`` when
-    neither an answer nor a proof was found in time. ``engine`` gave the answer; ``proof`` says what proved it
-    optimal: the exact tables, whose bound ends the search before it begins, or the search itself. ``metrics``
-    are those of all requests together; ``bounds`` is, per metric, the least value not excluded by proof, or
-    ``None`` where that was not reached. Times in milliseconds.
+    neither an answer nor a proof was found in time. ``engine`` is the method that proved status and metrics;
+    without proof, the one whose CPUs are given. ``metrics`` are those of all requests together; ``bounds`` is, per
+    metric, the least value not excluded by proof, or ``None`` where that was not reached. Times in milliseconds.
     """
 
     status: Status
     engine: Engine
-    proof: Literal["tables", "search"] | None = None
     allocations: tuple[Allocation, ...] = ()
     metrics: Metrics = {}
     bounds: dict[str, int | None] = {}

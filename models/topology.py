@@ -145,10 +145,12 @@ class Topology(_Document):
             return device.local_cpus & self.online
         if device is not None and device.numa is None:
             raise BadInputError(f"device {near!r} has neither local_cpus nor numa", place="near")
-        nodes = {device.numa} if device is not None else self._nodes_of(near)
+        named = self.cpus_named(near) if device is None else frozenset()
+        nodes = {cpu.numa for cpu in self.cpus if cpu.cpu in named} if device is None else {device.numa}
         return frozenset(cpu.cpu for cpu in self.cpus if cpu.numa in nodes)
 
-    def _nodes_of(self, cpu_list: str) -> set[int | None]:
+    def cpus_named(self, cpu_list: str) -> frozenset[int]:
+        """The CPUs of a list that a request is to be near. Raises ``BadInputError`` unless they are online."""
         try:
             named = parse_cpuset(cpu_list)
         except ValueError:
@@ -157,7 +159,7 @@ class Topology(_Document):
             raise BadInputError(reason, place="near") from None
         if not named or named - self.online:
             raise BadInputError(f"{cpu_list!r} must name CPUs that are online", place="near")
-        return {cpu.numa for cpu in self.cpus if cpu.cpu in named}
+        return named
 
     def to_json(self) -> str:
         """The document as text, one CPU a line."""

@@ -1,6 +1,6 @@
 """From masks to answers: checked by ``verify``, scored, and put into words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,10 +45,11 @@ def best_of(problem: Problem, answers: Sequence[Answer]) -> Answer:
 
 
 def placed(
-    problem: Problem, status: Literal["optimal", "feasible"], answer: Answer, greedy: Answer | None
+    problem: Problem, status: Literal["optimal", "feasible"], answer: Answer, others: Sequence[Answer]
 ) -> Result:
-    """The result that gives the answer, with the greedy's metrics beside it."""
-    others = [None] * len(answer.taken) if greedy is None else _each(problem, greedy)
+    """The result that gives the answer; where greedy is among the others, with its metrics beside it."""
+    greedy = next((other for other in (answer, *others) if other.engine == "greedy"), None)
+    beside = [None] * len(answer.taken) if greedy is None else _each(problem, greedy)
     allocations = tuple(
         Allocation(
             request=request.name,
@@ -56,16 +57,38 @@ def placed(
             mems=_mems(problem.machine, mask),
             policy=request.policy,
             metrics=own,
-            greedy=beside,
+            greedy=greedys,
         )
-        for request, mask, own, beside in zip(
-            problem.requests, answer.taken, _each(problem, answer), others, strict=True
+        for request, mask, own, greedys in zip(
+            problem.requests, answer.taken, _each(problem, answer), beside, strict=True
         )
     )
     found = answer.metrics
     notes = [text.format(found[name]) for name, text in SHORTFALLS.items() if found.get(name)]
     notes += [note for request in problem.requests for note in _idle_strictness(request)]
     return Result(status=status, engine=answer.engine, allocations=allocations, metrics=found, notes=tuple(notes))
+
+
+def unproven(problem: Problem, answers: Sequence[Answer], bounds: Mapping[str, int | None], late: str) -> Result:
+    """The result that gives the best of the answers, with what is known of each metric and why no more is."""
+    best = best_of(problem, answers)
+    result = placed(problem, "feasible", best, answers)
+    if bounds and best.engine == "greedy":
+        late += ": CP-SAT found nothing better than the greedy answer"
+    notes = (late, *result.notes) if late else result.notes
+    return result.model_copy(update={"bounds": dict.fromkeys(best.metrics) | dict(bounds), "notes": notes})
+
+
+NOTHING: dict[Engine, str] = {
+    "greedy": "greedy found nothing, which proves nothing",
+    "dp": "dynamic programming does not settle this: it is for one request at a time, where domains nest",
+    "cpsat": "CP-SAT found nothing in time",
+}
+
+
+def nothing(engine: Engine) -> Result:
+    """The result where neither an allocation nor a proof was found."""
+    return Result(status="unknown", engine=engine, notes=(NOTHING[engine],))
 
 
 def _each(problem: Problem, answer: Answer) -> Sequence[Metrics]:

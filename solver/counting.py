@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 from models import union
-from solver.problem import CorePart, Demand, Spans
+from solver.problem import AllocationRules, CorePart, Demand
 
 
 def placeable(demand: Demand) -> int:
@@ -16,7 +16,7 @@ def placeable(demand: Demand) -> int:
     sizes = 0
     for parts in _universes(demand):
         nodes = [takes_of(demand, node) for node in _by(parts, "numa")]
-        sizes |= _even_totals(nodes, demand) if demand.spans.even else _totals(nodes, demand.spans)
+        sizes |= _even_totals(nodes, demand) if demand.rules.even else _totals(nodes, demand.rules)
     return sizes & ~1
 
 
@@ -34,9 +34,9 @@ def counted_out(demands: Sequence[Demand]) -> bool:
 
 def _universes(demand: Demand) -> Iterator[Sequence[CorePart]]:
     """The cores, once for each socket or L3 that the whole request would have to come from."""
-    sockets = _by(demand.parts, "socket") if demand.spans.one_socket else [list(demand.parts)]
+    sockets = _by(demand.parts, "socket") if demand.rules.one_socket else [list(demand.parts)]
     for socket in sockets:
-        yield from _by(socket, "l3") if demand.spans.one_l3 else [socket]
+        yield from _by(socket, "l3") if demand.rules.one_l3 else [socket]
 
 
 def _by(parts: Iterable[CorePart], level: str) -> list[list[CorePart]]:
@@ -53,7 +53,7 @@ def takes_of(demand: Demand, parts: Iterable[CorePart]) -> int:
         if demand.request.full_cores:
             takes |= takes << part.size
         else:
-            most = 1 if demand.spans.one_thread else part.size
+            most = 1 if demand.rules.one_thread else part.size
             takes = union(takes << take for take in range(most + 1))
     return takes & ~1
 
@@ -65,19 +65,19 @@ def _even_totals(nodes: Sequence[int], demand: Demand) -> int:
     windows = ([node & window << least for node in nodes] for least in range(1, largest))
     totals = 0
     for shares in windows:
-        totals |= _totals(shares, demand.spans)
+        totals |= _totals(shares, demand.rules)
     return totals
 
 
-def _totals(nodes: Sequence[int], spans: Spans) -> int:
+def _totals(nodes: Sequence[int], rules: AllocationRules) -> int:
     """Totals over as many NUMA nodes as the rules allow, each giving one of its takes."""
-    if spans.numa_least <= 1 and spans.numa_most >= len(nodes):
+    if rules.numa_least <= 1 and rules.numa_most >= len(nodes):
         return _sum([node | 1 for node in nodes])
-    by_count = [1] + [0] * min(spans.numa_most, len(nodes))
+    by_count = [1] + [0] * min(rules.numa_most, len(nodes))
     for node in nodes:
         for count in range(len(by_count) - 1, 0, -1):
             by_count[count] |= _plus(by_count[count - 1], node)
-    return union(by_count[spans.numa_least :])
+    return union(by_count[rules.numa_least :])
 
 
 def _sum(sets: Sequence[int]) -> int:

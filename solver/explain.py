@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from models import Constraint, Infeasible, Nearest, Preference, Request, Rule, format_cpuset
 from solver.counting import can_be_placed, placeable
-from solver.problem import Problem, pose
+from solver.problem import Problem
 
 Oracle = Callable[[Sequence[Request], Sequence[Constraint]], bool | None]
 """Whether requests and constraints have an allocation, ``None`` if not known. May raise ``OutOfTime``."""
@@ -59,7 +59,7 @@ def _hopeless_alone(problem: Problem) -> Problem:
             name = problem.requests[position].name
             own = [_among(rule, {name}) for rule in problem.constraints if name in (rule.requests or {name})]
             kept = [rule for rule in own if rule is not None]
-            return pose(problem.prepared, problem.free, [problem.requests[position]], kept)
+            return Problem.of(problem.prepared, problem.free, [problem.requests[position]], kept)
     return problem
 
 
@@ -151,7 +151,7 @@ def _sizes_under(problem: Problem, request: Request, option: str) -> int:
     if option == "cpus":
         return (2 << problem.free.bit_count()) - 2
     alone = _without(request, set(_options_of(request)) - {option})
-    return placeable(pose(problem.prepared, problem.free, [alone]).demands[0])
+    return placeable(Problem.of(problem.prepared, problem.free, [alone]).demands[0])
 
 
 def _rule_between(problem: Problem, option: str, constraint: Constraint) -> Rule:

@@ -1,8 +1,7 @@
-"""What an engine found, and what was proven about it."""
+"""What a method found, and what it proved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -10,11 +9,9 @@ class Outcome:
     """An allocation with what was proven about it.
 
     ``taken``: a mask per request, or ``None``. ``proven``: that this is the one best answer, or that there is
-    none. ``bounds``: per metric the least value not excluded, ``None`` where that was not reached. ``proof``:
-    whether tables or a search came to that.
+    none. ``bounds``: per metric the least value not excluded, ``None`` where that was not reached.
     """
 
     taken: tuple[int, ...] | None
     proven: bool
     bounds: Mapping[str, int | None] = field(default_factory=dict)
-    proof: Literal["tables", "search"] = "search"

@@ -2,33 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from models import Constraint, Level, Request, Topology, to_mask
 from solver.score import Scorer, floor, share_unit
 from topologies.graph import Machine
 
-Shape = tuple[int, int, int]
+CoreShape = tuple[int, int, int]
+"""How many CPUs of a core are allowed, near among those, and free, allowed or not."""
 
 
 class Prepared:
-    """A machine read once, for many solves: the graph for the engines, the scorer for their judge."""
+    """A machine read once, for many solves: its graph, and the scorer that judges all engines."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.machine = Machine(topology)
-        self.scorer = Scorer(topology)
+        self.scorer = Scorer(self.machine)
 
 
 class CorePart(NamedTuple):
-    """What one request may take of one core. (A tuple, because there is one per core of each request.)
+    """What one request may take of one core.
 
     ``numa``, ``socket``, ``l3``, ``core`` are positions in the machine's tuples (``l3`` is -1 where no CPU has
     one); ``allowed`` and ``near`` are masks of the CPUs that may be taken and of those among them that are
-    local. ``shape`` is all that counts of the core besides its place: how many CPUs are allowed, near among
-    those, and free, allowed or not.
+    local. ``shape`` is all that counts of the core besides its place.
     """
+
+    # A tuple, because there is one per core of each request: a dataclass takes three times as long to make.
 
     core: int
     numa: int
@@ -37,7 +38,7 @@ class CorePart(NamedTuple):
     core_type: str
     allowed: int
     near: int
-    shape: Shape
+    shape: CoreShape
 
     @property
     def size(self) -> int:
@@ -46,8 +47,8 @@ class CorePart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spans:
-    """Rules about whole allocations, wherever they come from (``strict``, ``numa_max``, ``match``).
+class AllocationRules:
+    """Rules about a request's whole allocation, whichever option sets them (``strict``, ``numa_max``, ``match``).
 
     At least and at most so many NUMA nodes; one socket; one L3; an even split; one CPU per core.
     """
@@ -72,7 +73,7 @@ class Demand:
     near: int
     unit: int
     floor: int
-    spans: Spans
+    rules: AllocationRules
     parts: tuple[CorePart, ...]
 
     @property
@@ -100,28 +101,31 @@ class Problem:
         """The requests, in input order."""
         return tuple(demand.request for demand in self.demands)
 
-    @cached_property
+    @property
     def l3s_nest(self) -> bool:
         """Whether every L3 lies in one NUMA node."""
-        nodes = self.machine.numa_nodes
-        return all(any(l3.mask & ~node.mask == 0 for node in nodes) for l3 in self.machine.l3s)
+        return self.machine.nests("l3", "numa")
 
+    @classmethod
+    def of(
+        cls, prepared: Prepared, free: int, requests: Sequence[Request], constraints: Sequence[Constraint] = ()
+    ) -> "Problem":
+        """The problem of placing the requests on the free CPUs, a mask.
 
-def pose(
-    prepared: Prepared, free: int, requests: Sequence[Request], constraints: Sequence[Constraint] = ()
-) -> Problem:
-    """The problem of placing the requests on the free CPUs. Raises ``BadInputError`` for an unknown ``near``."""
-    names = [request.name for request in requests]
-    matched = [
-        {rule.match for rule in constraints if i in rule.concerns(names)} - {None} for i in range(len(requests))
-    ]
-    demands = tuple(_demand(prepared, free, *each) for each in zip(requests, matched, strict=True))
-    return Problem(prepared, free, demands, tuple(constraints))
+        Raises ``BadInputError`` when a request is to be near something that the machine does not have.
+        """
+        names = [request.name for request in requests]
+        matched = [
+            {rule.match for rule in constraints if i in rule.concerns(names)} - {None}
+            for i in range(len(requests))
+        ]
+        demands = tuple(_demand(prepared, free, *each) for each in zip(requests, matched, strict=True))
+        return cls(prepared, free, demands, tuple(constraints))
 
 
 def _demand(prepared: Prepared, free: int, request: Request, matched: set[Level | None]) -> Demand:
-    machine, topology = prepared.machine, prepared.topology
-    near = machine.online if request.near is None else to_mask(topology.local_cpus(request.near))
+    machine = prepared.machine
+    near = machine.online if request.near is None else machine.near(request.near)
     allowed = free & _named(machine, request)
     if request.is_strict("near"):
         allowed &= near
@@ -129,13 +133,13 @@ def _demand(prepared: Prepared, free: int, request: Request, matched: set[Level 
         allowed = sum(core.mask for core in machine.cores if core.mask & ~allowed == 0)
     unit = share_unit((core.mask for core in machine.cores), free, request)
     enough = floor(prepared.scorer.allocatable, (node.mask for node in machine.numa_nodes), request)
-    spans = _spans(request, enough, matched, has_l3s=bool(machine.l3s))
-    return Demand(request, allowed, near, unit, enough, spans, _parts(machine, free, allowed, near))
+    rules = _rules(request, enough, matched, has_l3s=bool(machine.l3s))
+    return Demand(request, allowed, near, unit, enough, rules, _parts(machine, free, allowed, near))
 
 
-def _spans(request: Request, enough: int, matched: set[Level | None], has_l3s: bool) -> Spans:
-    most = request.numa_max or Spans.numa_most
-    return Spans(
+def _rules(request: Request, enough: int, matched: set[Level | None], has_l3s: bool) -> AllocationRules:
+    most = request.numa_max or AllocationRules.numa_most
+    return AllocationRules(
         numa_least=max(1, enough) if request.is_strict("numa_min") else 1,
         numa_most=1 if "numa" in matched else most,
         one_socket=request.is_strict("align_by_socket") or "socket" in matched,

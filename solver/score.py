@@ -1,89 +1,120 @@
 """The metrics of an allocation and their order: the one witness that all engines are judged by.
 
-Computed from the topology document, the free CPUs, the allocation and the options alone. Sets of CPUs are bit
-masks here. The definitions are those of docs/model.md.
+Computed from the machine, the free CPUs, the allocation and the options alone. Sets of CPUs are bit masks here.
+The definitions are those of docs/model.md.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from models import Metrics, Request, Topology, to_mask, union
+from models import Metrics, Request, to_mask, union
+from topologies.graph import Domain, Machine
 
-REMOTE_DISTANCE = 20
+Scope = Literal["span", "core", "union"]
+"""What decides a metric: takes from NUMA nodes, cores and L3s used, or what all requests together leave free."""
 
 TieKey = tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True)
+class Slot:
+    """A place in the order of metrics. ``metric``: what a request has there, ``None`` if nothing."""
+
+    scope: Scope
+    metric: Callable[[Request], str | None]
+
+
+def _per_core(request: Request) -> str:
+    return "doubled_threads" if request.threads == "spread" else "cores"
+
+
+def _numa_left(request: Request) -> str:
+    return "numa_leftover" if request.policy == "packed" and request.fit == "tight" else "numa_balance"
+
+
+ORDER = (
+    Slot("span", lambda request: "unevenness" if request.policy == "distributed" else None),
+    Slot("span", lambda request: "floor_shortfall" if request.numa_min is not None else None),
+    Slot("span", lambda request: "outside_near" if request.near is not None else None),
+    Slot("span", lambda request: "sockets" if request.align_by_socket else "numa_nodes"),
+    Slot("span", lambda request: "numa_nodes" if request.align_by_socket else "sockets"),
+    Slot("span", lambda _: "numa_distance"),
+    Slot("span", lambda _: "core_types"),
+    Slot("core", lambda request: "l3_caches" if request.prefer_l3 else _per_core(request)),
+    Slot("core", lambda request: _per_core(request) if request.prefer_l3 else "l3_caches"),
+    Slot("union", _numa_left),
+    Slot("union", lambda _: "l3_leftover"),
+    Slot("union", lambda request: "split_cores" if request.threads == "pack" else None),
+)
+"""All metrics, those that matter most first."""
+
+
 def slots(request: Request) -> tuple[str | None, ...]:
-    """Names of the request's metrics in the order in which they count; ``None`` where a slot does not count."""
-    spans = ("sockets", "numa_nodes") if request.align_by_socket else ("numa_nodes", "sockets")
-    cores = "doubled_threads" if request.threads == "spread" else "cores"
-    tight = request.policy == "packed" and request.fit == "tight"
-    return (
-        "unevenness" if request.policy == "distributed" else None,
-        "floor_shortfall" if request.numa_min is not None else None,
-        "outside_near" if request.near is not None else None,
-        *spans,
-        "numa_distance",
-        "core_types",
-        *(("l3_caches", cores) if request.prefer_l3 else (cores, "l3_caches")),
-        "numa_leftover" if tight else "numa_balance",
-        "l3_leftover",
-        "split_cores" if request.threads == "pack" else None,
-    )
+    """The request's metric in each slot of the order; ``None`` where it has none."""
+    return tuple(slot.metric(request) for slot in ORDER)
 
 
-def joint_slots(requests: Sequence[Request]) -> tuple[tuple[int, str], ...]:
-    """``(slot, name)`` of the metrics of several requests together, slots counted from 0.
+def names(request: Request, *scopes: Scope) -> tuple[str, ...]:
+    """The request's metrics in their order; of these scopes only, if any are given."""
+    found = ((slot.scope, slot.metric(request)) for slot in ORDER)
+    return tuple(name for scope, name in found if name is not None and (not scopes or scope in scopes))
 
-    Where the requests name a slot differently its name joins theirs; slot 10, computed once for all, becomes
-    ``numa_leftover`` and then ``numa_balance``.
+
+@dataclass(frozen=True)
+class JointMetric:
+    """A metric of several requests together. ``own``: what each request has in its slot, ``None`` for nothing."""
+
+    scope: Scope
+    name: str
+    own: tuple[str | None, ...]
+
+
+def joint_order(requests: Sequence[Request], *scopes: Scope) -> tuple[JointMetric, ...]:
+    """The metrics of several requests together, in their order; of these scopes only, if any are given.
+
+    Where the requests have different metrics in a slot that is summed, its name joins theirs. In a slot of the
+    union each is a metric of its own.
     """
-    found: list[tuple[int, str]] = []
-    for slot, column in enumerate(zip(*map(slots, requests), strict=True)):
-        names = dict.fromkeys(name for name in column if name is not None)
-        if slot == 9:
-            found += [(slot, name) for name in ("numa_leftover", "numa_balance") if name in names]
-        elif names:
-            found.append((slot, "+".join(names)))
+    found: list[JointMetric] = []
+    for slot, own in zip(ORDER, zip(*map(slots, requests), strict=True), strict=True):
+        different = sorted({name for name in own if name is not None}, key=list(METRICS).index)
+        if scopes and slot.scope not in scopes:
+            continue
+        if slot.scope == "union":
+            found += [JointMetric(slot.scope, name, own) for name in different]
+        elif different:
+            found.append(JointMetric(slot.scope, "+".join(dict.fromkeys(filter(None, own))), own))
     return tuple(found)
 
 
 class Scorer:
-    """Scores allocations on one machine. Domains are in the order of their lowest online CPU."""
+    """Scores allocations on one machine. Domains are masks, in the order of their lowest online CPU."""
 
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
-        self.allocatable = to_mask(topology.allocatable)
-        self.numa_nodes = _masks((cpu.numa, cpu.cpu) for cpu in topology.cpus)
-        self.distances = _distances(topology, self.numa_nodes)
-        self.sockets = _masks((cpu.socket, cpu.cpu) for cpu in topology.cpus)
-        self.cores = _masks((cpu.core, cpu.cpu) for cpu in topology.cpus)
-        self.core_types = _masks((cpu.core_type, cpu.cpu) for cpu in topology.cpus)
-        has_l3 = any(cpu.l3 is not None for cpu in topology.cpus)
-        l3_of = ((("none", cpu.numa) if cpu.l3 is None else cpu.l3, cpu.cpu) for cpu in topology.cpus)
-        self.l3s = _masks(l3_of) if has_l3 else ()
-        self._l3s_nest = all(sum(bool(l3 & numa) for numa in self.numa_nodes) == 1 for l3 in self.l3s)
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.allocatable = to_mask(machine.topology.allocatable)
+        self.numa_nodes, self.sockets = _masks(machine.numa_nodes), _masks(machine.sockets)
+        self.l3s, self.cores = _masks(machine.l3s), _masks(machine.cores)
+        self.core_types = machine.core_types
 
     def metrics(self, free: int, request: Request, taken: int) -> Metrics:
         """Metrics of one request's CPUs, in their order; ``free`` are all free CPUs before the allocation."""
-        view = _View(self, request, free, taken)
-        return {name: METRICS[name](view) for name in slots(request) if name is not None}
+        view = _View(self, request, free, taken, taken)
+        return {name: METRICS[name](view) for name in names(request)}
 
     def joint(self, free: int, requests: Sequence[Request], taken: Sequence[int]) -> Metrics:
-        """Metrics of several requests together: slots 1 to 9 summed, slots 10 to 12 of the union."""
-        each = [_View(self, request, free, mask) for request, mask in zip(requests, taken, strict=True)]
-        whole = _View(self, requests[0], free, union(taken))
-        packed = union(mask for request, mask in zip(requests, taken, strict=True) if request.threads == "pack")
+        """Metrics of several requests together, by name: sums over requests, or of the union of their CPUs."""
+        each = [_View(self, request, free, mask, mask) for request, mask in zip(requests, taken, strict=True)]
+        whole = union(taken)
         result: Metrics = {}
-        for slot, name in joint_slots(requests):
-            if slot < 9:
-                own = [(view, slots(view.request)[slot]) for view in each]
-                result[name] = sum(METRICS[metric](view) for view, metric in own if metric is not None)
-            elif name == "split_cores":
-                result[name] = _split_cores(whole, packed)
+        for metric in joint_order(requests):
+            pairs = [(view, name) for view, name in zip(each, metric.own, strict=True) if name is not None]
+            if metric.scope == "union":
+                counted = union(view.taken for view, _ in pairs)
+                result[metric.name] = METRICS[metric.name](_View(self, requests[0], free, whole, counted))
             else:
-                result[name] = METRICS[name](whole)
+                result[metric.name] = sum(METRICS[name](view) for view, name in pairs)
         return result
 
     def tie_key(self, taken: int) -> TieKey:
@@ -92,7 +123,7 @@ class Scorer:
         Lists of used NUMA nodes, of used sockets, of used L3s where those do not nest in NUMA nodes; then who
         takes more, in the first NUMA node, then by L3, then by core; then the lower CPU numbers.
         """
-        spans = (self.numa_nodes, self.sockets, () if self._l3s_nest else self.l3s)
+        spans = (self.numa_nodes, self.sockets, () if self.machine.nests("l3", "numa") else self.l3s)
         used = tuple(tuple(i for i, mask in enumerate(level) if mask & taken) for level in spans)
         levels = (self.numa_nodes, self.l3s, self.cores)
         shares = tuple(tuple(-(mask & taken).bit_count() for mask in level) for level in levels)
@@ -101,12 +132,13 @@ class Scorer:
 
 @dataclass(frozen=True)
 class _View:
-    """One allocation, as the metrics look at it."""
+    """One allocation, as the metrics look at it. ``counted``: the CPUs of the requests that have the metric."""
 
     scorer: Scorer
     request: Request
     free: int
     taken: int
+    counted: int
 
     def span(self, level: tuple[int, ...]) -> int:
         return sum(1 for mask in level if mask & self.taken)
@@ -143,13 +175,14 @@ def _floor_shortfall(view: _View) -> int:
 
 
 def _outside_near(view: _View) -> int:
-    near = to_mask(view.scorer.topology.local_cpus(view.request.near or ""))
+    near = view.scorer.machine.near(view.request.near or "")
     return (view.taken & ~near).bit_count()
 
 
 def _numa_distance(view: _View) -> int:
     used = [i for i, mask in enumerate(view.scorer.numa_nodes) if mask & view.taken]
-    return sum(view.scorer.distances[a][b] for a in used for b in used)
+    distances = view.scorer.machine.distances
+    return sum(distances[a][b] for a in used for b in used if a != b)
 
 
 def _doubled_threads(view: _View) -> int:
@@ -161,9 +194,9 @@ def _numa_balance(view: _View) -> int:
     return sum((mask & left).bit_count() ** 2 for mask in view.scorer.numa_nodes)
 
 
-def _split_cores(view: _View, of: int) -> int:
+def _split_cores(view: _View) -> int:
     left = view.free & ~view.taken
-    return sum(1 for core in view.scorer.cores if core & of and core & left)
+    return sum(1 for core in view.scorer.cores if core & view.counted and core & left)
 
 
 METRICS: dict[str, Callable[[_View], int]] = {
@@ -180,20 +213,9 @@ METRICS: dict[str, Callable[[_View], int]] = {
     "numa_leftover": lambda view: view.leftover(view.scorer.numa_nodes),
     "numa_balance": _numa_balance,
     "l3_leftover": lambda view: view.leftover(view.scorer.l3s),
-    "split_cores": lambda view: _split_cores(view, view.taken),
+    "split_cores": _split_cores,
 }
 
 
-def _masks(members: Iterable[tuple[object, int]]) -> tuple[int, ...]:
-    masks: dict[object, int] = {}
-    for domain, cpu in members:
-        masks[domain] = masks.get(domain, 0) | 1 << cpu
-    return tuple(sorted(masks.values(), key=lambda mask: mask & -mask))
-
-
-def _distances(topology: Topology, numa_nodes: Sequence[int]) -> list[list[int]]:
-    """``[a][b]`` between NUMA nodes: 0 to itself, remote where the document does not say."""
-    numa_of = {1 << cpu.cpu: cpu.numa for cpu in topology.cpus}
-    ids = [numa_of[mask & -mask] for mask in numa_nodes]
-    known = {(node.id, other): far for node in topology.numa_nodes for other, far in node.distances.items()}
-    return [[0 if a == b else known.get((a, b), REMOTE_DISTANCE) for b in ids] for a in ids]  # type: ignore[arg-type]
+def _masks(domains: Iterable[Domain]) -> tuple[int, ...]:
+    return tuple(domain.mask for domain in domains)

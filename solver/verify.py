@@ -80,7 +80,7 @@ def _numa_ids(view: _View) -> str:
     named = view.request.numa_ids
     if named is None:
         return ""
-    cpus = view.scorer.topology.cpus
+    cpus = view.scorer.machine.topology.cpus
     return view.outside(to_mask(cpu.cpu for cpu in cpus if cpu.numa in named), "in the NUMA nodes named")
 
 
@@ -93,7 +93,7 @@ def _core_type(view: _View) -> str:
     wanted = view.request.core_type
     if wanted == "any":
         return ""
-    cpus = view.scorer.topology.cpus
+    cpus = view.scorer.machine.topology.cpus
     return view.outside(to_mask(cpu.cpu for cpu in cpus if cpu.core_type == wanted), f"of core type {wanted}")
 
 

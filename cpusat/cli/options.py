@@ -72,10 +72,10 @@ CLAIM = (
 ENGINE = (
     click.Option(
         ["--engine"],
-        type=click.Choice(["auto", "cpsat", "greedy"]),
+        type=click.Choice(["auto", "greedy", "dp", "cpsat"]),
         default="auto",
         show_default=True,
-        help="Greedy, then exact; only exact; only greedy.",
+        help="All three in this order; the kubelet's algorithm; dynamic programming; CP-SAT.",
     ),
     click.Option(
         ["--time-limit"],
@@ -91,7 +91,7 @@ ENGINE = (
         default=1,
         show_default=True,
         metavar="N",
-        help="Threads of the exact engine.",
+        help="Threads of CP-SAT.",
     ),
     click.Option(
         ["--seed"],

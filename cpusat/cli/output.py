@@ -8,7 +8,7 @@ from cpusat.cli.compare import Comparison
 from models import Allocation, Result, format_cpuset, format_mask
 from topologies.terminal.streams import printable
 
-_OFTEN_EMPTY = ("proof", "metrics", "bounds", "infeasible", "notes")
+_OFTEN_EMPTY = ("metrics", "bounds", "infeasible", "notes")
 
 _LINES: dict[str, tuple[str, Callable[[Allocation], list[str]]]] = {
     "cpuset": ("{}: ", lambda given: [format_cpuset(given.cpuset)]),

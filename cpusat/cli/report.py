@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cpusat.cli.compare import Comparison, Row
 from models import Infeasible, Request, Result, Topology, format_cpuset
-from solver.score import joint_slots, slots
+from solver.score import JointMetric, joint_order
 from topologies.terminal.cpu_list import CPUList
 from topologies.terminal.drawing import Drawing, holders
 from topologies.terminal.streams import printable
@@ -31,13 +31,15 @@ MEANING = {
 }
 """Metric to what it counts; lower is better in all of them."""
 
-PROOF = {"tables": "proven by exact tables", "search": "proven by search"}
+PROOF = {"dp": "proven by dynamic programming", "cpsat": "proven by CP-SAT"}
+"""Method to what it has proven an answer by."""
 
 
 def answer(result: Result) -> Iterator[RenderableType]:
     """How good the answer is, and each request's CPUs."""
     took = result.build_ms + result.solve_ms
-    how = PROOF[result.proof] if result.proof else f"not proven optimal, given by {result.engine}"
+    proven = result.status == "optimal"
+    how = PROOF[result.engine] if proven else f"not proven optimal, given by {result.engine}"
     yield Text(f"{result.status}, {how}, {took:.1f} ms\n", style="bold")
     table = _table("request", "policy", ">CPUs", "mems", "cpuset")
     for given in result.allocations:
@@ -51,10 +53,13 @@ def metrics(result: Result, requests: Sequence[Request]) -> Iterator[RenderableT
     several, bounded = len(requests) > 1, _bounded(result)
     names = [f">{printable(request.name)}" for request in requests] + [">all"] if several else [">value"]
     table = _table("metric", *names, *([">least possible"] if bounded else []))
-    pairs = list(zip(requests, result.allocations, strict=True))
-    for (slot, name), row in zip(joint_slots(requests), Comparison(result, result).rows(), strict=True):
-        singly = [_own(name, slots(request)[slot], given.metrics) for request, given in pairs]
-        table.add_row(name, *(singly if several else []), str(row.best), *([_bound(row)] if bounded else []))
+    for metric, row in zip(joint_order(requests), Comparison(result, result).rows(), strict=True):
+        singly = [
+            _own(metric, own, given.metrics) for own, given in zip(metric.own, result.allocations, strict=True)
+        ]
+        table.add_row(
+            metric.name, *(singly if several else []), str(row.best), *([_bound(row)] if bounded else [])
+        )
     yield Text()
     yield table
 
@@ -75,9 +80,9 @@ def _bounded(result: Result) -> bool:
     return result.status != "optimal" and any(bound is not None for bound in result.bounds.values())
 
 
-def _own(name: str, own: str | None, values: Mapping[str, int]) -> str:
+def _own(metric: JointMetric, own: str | None, values: Mapping[str, int]) -> str:
     """The request's own metric in this slot, unless the row is about another."""
-    return str(values[own]) if own in name.split("+") else "-"
+    return str(values[own]) if own in metric.name.split("+") else "-"
 
 
 def _bound(row: Row) -> str:
@@ -105,15 +110,16 @@ def comparison(compared: Comparison) -> Iterator[RenderableType]:
 def mixed(requests: Sequence[Request]) -> Iterator[RenderableType]:
     """What a metric of several names adds up: which of them is whose."""
     gap = "\n"
-    for slot, name in joint_slots(requests):
-        if "+" in name:
-            parts = (f"{one} of {_whose(one, slot, requests)}" for one in name.split("+"))
-            yield Text(f"{gap}{name} adds up {' and '.join(parts)}.")
+    for metric in joint_order(requests):
+        if "+" in metric.name:
+            parts = (f"{one} of {_whose(one, metric, requests)}" for one in metric.name.split("+"))
+            yield Text(f"{gap}{metric.name} adds up {' and '.join(parts)}.")
             gap = ""
 
 
-def _whose(metric: str, slot: int, requests: Sequence[Request]) -> str:
-    return ", ".join(printable(request.name) for request in requests if slots(request)[slot] == metric)
+def _whose(name: str, metric: JointMetric, requests: Sequence[Request]) -> str:
+    pairs = zip(requests, metric.own, strict=True)
+    return ", ".join(printable(request.name) for request, own in pairs if own == name)
 
 
 def _name_of_best(compared: Comparison) -> str:

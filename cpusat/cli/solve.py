@@ -73,10 +73,10 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     refusals = {
         "--topology and --claims cannot both be standard input": given["topology"] == given["claims"] == "-",
         "--free and --held contradict each other; give one": given["free"] is not None and given["held"],
-        "--compare needs the exact engine; leave out --engine greedy": (
+        "--compare needs an exact engine; leave out --engine greedy": (
             given["compare"] and given["engine"] == "greedy"
         ),
-        "--compare needs time for the exact engine; leave out --time-limit 0": (
+        "--compare needs time for an exact engine; leave out --time-limit 0": (
             given["compare"] and given["time_limit"] == 0
         ),
     }

@@ -46,11 +46,24 @@ def list_machines(output: str) -> None:
 
 @command.command(epilog=SOURCE, params=list(OVERLAYS))
 @click.argument("source")
-def show(source: str, reserved: str | None, held: tuple[str, ...]) -> None:
+@click.option(
+    "--output",
+    type=click.Choice(["drawing", "dot"]),
+    default="drawing",
+    show_default=True,
+    help="For the terminal, or the machine's graph for Graphviz.",
+)
+def show(source: str, output: str, reserved: str | None, held: tuple[str, ...]) -> None:
     """Draw a machine: its sockets, NUMA nodes, L3s, cores, and which CPUs are free."""
+    machine = overlaid(load(source), reserved, held)
+    if output == "dot":
+        from topologies.graph.dot import as_dot
+
+        say("\n".join(as_dot(machine)))
+        return
     from topologies.terminal.drawing import Drawing
 
-    render(Drawing(overlaid(load(source), reserved, held)))
+    render(Drawing(machine))
 
 
 @command.command(epilog=SOURCE, params=list(OVERLAYS))

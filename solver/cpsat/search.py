@@ -1,6 +1,5 @@
 """Solves a CP-SAT model for one metric after the other, each held at its optimum while the next is improved."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -8,28 +7,21 @@ from math import ceil
 from ortools.sat.python import cp_model
 
 from models import DefectError
+from solver.limits import Limits
 
 Expr = cp_model.LinearExpr | int
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How long (a deadline of ``time.perf_counter``), with how many workers and from which seed to search.
+class Tuning:
+    """CP-SAT's ``cp_model_presolve`` and ``linearization_level`` (0 to 2).
 
-    ``presolve`` and ``linearization`` (0 to 2) are CP-SAT's: on models of one request presolve costs more than
-    it saves and the full linear relaxation pays; on models of several it is the other way round.
+    On models of one request presolve costs more than it saves and the full linear relaxation pays; on models of
+    several it is the other way round.
     """
 
-    deadline: float
-    workers: int = 1
-    seed: int = 0
     presolve: bool = False
     linearization: int = 2
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self.deadline - time.perf_counter()
 
 
 @dataclass(frozen=True)
@@ -41,6 +33,10 @@ class Objective:
     least: int = 0
 
 
+FEASIBILITY = Objective("nothing", 0)
+"""Asks whether there is any solution."""
+
+
 class Search:
     """A model that is solved lexicographically.
 
@@ -49,8 +45,8 @@ class Search:
     proven to have no solution.
     """
 
-    def __init__(self, model: cp_model.CpModel, limits: Limits) -> None:
-        self.model, self.limits = model, limits
+    def __init__(self, model: cp_model.CpModel, limits: Limits, tuning: Tuning) -> None:
+        self.model, self.limits, self.tuning = model, limits, tuning
         self.bounds: dict[str, int | None] = {}
         self.settled: dict[str, int] = {}
         self.proven, self.infeasible = True, False
@@ -107,8 +103,8 @@ class Search:
         solver.parameters.num_workers = self.limits.workers
         solver.parameters.random_seed = self.limits.seed
         solver.parameters.max_time_in_seconds = left
-        solver.parameters.cp_model_presolve = self.limits.presolve
-        solver.parameters.linearization_level = self.limits.linearization
+        solver.parameters.cp_model_presolve = self.tuning.presolve
+        solver.parameters.linearization_level = self.tuning.linearization
         status = solver.solve(self.model)
         if status == cp_model.MODEL_INVALID:
             raise DefectError(f"CP-SAT refused our model or its parameters: {self.model.validate()}")

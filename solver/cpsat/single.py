@@ -1,28 +1,29 @@
 """One request: CP-SAT chooses how many CPUs come from each block; cost tables say what that entails."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from ortools.sat.python import cp_model
 
 from models import DefectError
-from solver.cpsat.expressions import dot, square
-from solver.cpsat.search import Expr, Limits, Objective, Search
-from solver.cpsat.spans import SpanModel
+from solver.cpsat import objectives
+from solver.cpsat.constraints import add_span_constraints, choose_one_take, define_squares, order_symmetric
+from solver.cpsat.objectives import dot, table_metrics
+from solver.cpsat.search import Expr, Objective, Search, Tuning
 from solver.cpsat.ties import smallest_list
+from solver.cpsat.variables import Literals, SpanVariables, Square, choices
+from solver.limits import Limits
 from solver.outcome import Outcome
 from solver.problem import Demand, Problem
-from solver.score import slots
-from solver.tables.blocks import blocks_of, l3s_lie_in_blocks
-from solver.tables.costs import Costs
-from solver.tables.minplus import Table, possible
-from solver.tables.pin import UsedDomains, pin, place_block
-from solver.tables.twins import interchangeable
+from solver.reduction.blocks import blocks_of, l3s_lie_in_blocks
+from solver.reduction.costs import Costs
+from solver.reduction.minplus import possible
+from solver.reduction.pinning import UsedDomains, pin, place_block
+from solver.reduction.symmetry import symmetric_pairs
+from solver.score import names
 
 FEW_BLOCKS = 16
-
-SPAN_SLOTS = 7
-"""The first slots of the order are decided by how many CPUs come from where."""
+"""Up to so many blocks the full linear relaxation saves the worst cases; with more it costs more than that."""
 
 
 def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> Outcome:
@@ -31,21 +32,18 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
     if not demand.parts:
         return Outcome(None, proven=True)
     model = SingleModel(problem, demand)
-    # The full linear relaxation saves the worst cases, until there are so many nodes that it costs more.
-    relaxation = 2 if len(model.blocks) <= FEW_BLOCKS else 1
-    search = Search(model.model, replace(limits, linearization=relaxation))
+    search = Search(model.model, limits, Tuning(linearization=2 if len(model.blocks) <= FEW_BLOCKS else 1))
     if hint is not None:
         search.extend_hint(model.spans.hint(hint))
-    order = slots(demand.request)
-    search.minimize(model.objectives(order[:SPAN_SLOTS]))
+    search.minimize(model.objectives(names(demand.request, "span")))
     if not search.solved:
         return Outcome(None, search.infeasible, search.bounds)
     model.add_tables(search)
-    search.minimize(model.objectives(order[SPAN_SLOTS:]))
+    search.minimize(model.objectives(names(demand.request, "core", "union")))
     bounds = dict(search.bounds)
     if not search.proven:
         return Outcome((model.placed(search),), False, bounds)
-    metrics = {name: search.value(model.metrics[name]) for name in order if name is not None}
+    metrics = {name: search.value(model.metrics[name]) for name in names(demand.request)}
     for level in model.tie_levels():
         search.minimize(smallest_list(model.model, level, length=sum(map(search.value, level))))
     costs = Costs(problem, demand, l3s_add_up=problem.l3s_nest)
@@ -56,63 +54,58 @@ def solve_single(problem: Problem, limits: Limits, hint: int | None = None) -> O
 
 
 class SingleModel:
-    """The model of one request. ``metrics`` has an expression for each metric; the local ones come with tables."""
+    """The model of one request. ``metrics`` has an expression for each metric; those of cores come with tables.
+
+    ``hold_l3s``: blocks hold whole L3s, so that their tables say what using those costs.
+    """
 
     def __init__(self, problem: Problem, demand: Demand) -> None:
-        self.problem, self.demand = problem, demand
-        self.model = cp_model.CpModel()
-        self.inside = problem.l3s_nest and l3s_lie_in_blocks(demand.parts)
-        self.costs = Costs(problem, demand, l3s_add_up=self.inside)
-        self.blocks = blocks_of(demand, by_l3=not self.inside)
+        self.problem, self.demand, self.model = problem, demand, cp_model.CpModel()
+        self.hold_l3s = problem.l3s_nest and l3s_lie_in_blocks(problem.machine, demand.parts)
+        self.costs = Costs(problem, demand, l3s_add_up=self.hold_l3s)
+        self.blocks = blocks_of(demand, by_l3=not self.hold_l3s)
         self.tables = [self.costs.block(block.parts) for block in self.blocks]
-        self.spans = SpanModel(
-            self.model, problem, demand, self.blocks, [possible(table) for table in self.tables]
-        )
-        self.spans.add_constraints()
-        self._order_twins()
-        self.metrics: dict[str, Expr] = self.spans.metrics()
-        self.choices: list[dict[int, cp_model.IntVar]] = []
-        if demand.request.near is not None or demand.spans.one_l3:
-            self._add_choices([possible(table) for table in self.tables])
+        self.takes = [possible(table) for table in self.tables]
+        self.spans = SpanVariables(self.model, problem, demand, self.blocks, self.takes)
+        add_span_constraints(self.model, self.spans)
+        order_symmetric(self.model, self._symmetric())
+        self.metrics: dict[str, Expr] = objectives.span_metrics(self.spans)
+        self.choices: list[Literals] = []
+        if demand.request.near is not None:
+            self._add_choices(self.takes)
 
-    def objectives(self, names: Sequence[str | None]) -> list[Objective]:
+    def objectives(self, wanted: Sequence[str]) -> list[Objective]:
         """The metrics of these names."""
-        return [Objective(name, self.metrics[name]) for name in names if name is not None]
+        return [Objective(name, self.metrics[name]) for name in wanted]
 
     def add_tables(self, search: Search) -> None:
-        """Add the metrics that cost tables give, now that the search has settled those of spans."""
+        """Add the metrics of cores and L3s, now that the search has settled those of spans."""
         if not self.choices:
             shares = self._possible_shares(search)
-            self._add_choices([[k for k in possible(table) if k in shares] for table in self.tables])
+            self._add_choices([[k for k in takes if k in shares] for takes in self.takes])
             search.extend_hint({choice: int(take == k) for take, k, choice in self._chosen(search)})
-        self.metrics |= self._leftovers()
+        squares = self._squares() if "numa_balance" in names(self.demand.request) else {}
+        define_squares(self.model, squares.values())
+        self.metrics |= self._leftovers(squares)
 
-    def _order_twins(self) -> None:
-        """Of blocks that differ only in their place, earlier ones give no less, as the tie rule wants it."""
+    def _symmetric(self) -> Iterator[tuple[Expr, Expr]]:
+        """Takes from blocks that differ only in their place, earlier ones first, as the tie rule wants it."""
         if self._a_node_has_several_blocks:
             return
-        by_node = {block.numa: i for i, block in enumerate(self.blocks)}
-        for group in interchangeable(self.problem.machine, tuple(by_node)):
-            last: dict[tuple[object, ...], int] = {}
-            for i in (by_node[node] for node in group):
-                free = (self.problem.machine.numa_nodes[self.blocks[i].numa].mask & self.problem.free).bit_count()
-                # All of the block's place but its NUMA node: socket, core type, and L3 where that may span nodes.
-                twin = last.get(key := (*self.blocks[i].place[1:], free, self.tables[i].tobytes()))
-                if twin is not None:
-                    self.model.add(self.spans.takes[twin] >= self.spans.takes[i])
-                last[key] = i
+        takes, colours = dict[int, Expr](), dict[int, Hashable]()
+        for block, table, take in zip(self.blocks, self.tables, self.spans.takes, strict=True):
+            # All of the block's place but its NUMA node: socket, core type, and L3 where that may span nodes.
+            colours[block.numa] = (*block.place[1:], self._free(block.numa), table.tobytes())
+            takes[block.numa] = take
+        for earlier, later in symmetric_pairs(self.problem.machine, colours):
+            yield takes[earlier], takes[later]
 
     def _add_choices(self, options: Sequence[Sequence[int]]) -> None:
-        for take, ks in zip(self.spans.takes, options, strict=True):
-            choice = {k: self.model.new_bool_var("choice") for k in ks}
-            self.model.add_exactly_one(choice.values())
-            self.model.add(take == dot(choice.keys(), choice.values()))
-            self.choices.append(choice)
-        self.metrics |= {name: self._by_take(name) for name in self.costs.packing.largest}
-        if not self.inside:
-            self.metrics["l3_caches"] = sum(self.spans.l3s.values())
-        if self.demand.spans.one_l3:
-            self.model.add(self.metrics["l3_caches"] <= 1)
+        self.choices = choices(self.model, options)
+        choose_one_take(self.model, self.spans, self.choices)
+        self.metrics |= table_metrics(self.costs, self.tables, self.choices)
+        if not self.hold_l3s:
+            self.metrics["l3_caches"] = objectives.l3_caches(self.spans)
 
     def _possible_shares(self, search: Search) -> Sequence[int]:
         """Takes from a block that the spans found still allow: with even shares, only those about the mean."""
@@ -132,44 +125,37 @@ class SingleModel:
             for k, literal in choice.items():
                 yield search.value(take), k, literal
 
-    def _by_take(self, name: str) -> Expr:
-        """Sum of one field of the tables at the takes chosen."""
-        pairs = [
-            (literal, cost)
-            for table, choice in zip(self.tables, self.choices, strict=True)
-            for literal, cost in zip(choice.values(), self._costs(name, table, choice.keys()), strict=True)
-        ]
-        return dot([cost for _, cost in pairs], [literal for literal, _ in pairs])
-
-    def _costs(self, name: str, table: Table, takes: Iterable[int]) -> list[int]:
-        return self.costs.packing.field(name, table[list(takes)])
-
-    def _leftovers(self) -> dict[str, Expr]:
-        free = self.problem.free
-        nodes = [(node.mask & free).bit_count() for node in self.problem.machine.numa_nodes]
-        l3s = [(l3.mask & free).bit_count() for l3 in self.problem.machine.l3s]
-        found: dict[str, Expr] = {
-            "numa_leftover": dot([nodes[i] for i in self.spans.numa_nodes], self.spans.numa_nodes.values())
-            - self.demand.cpus,
+    def _squares(self) -> dict[int, Square]:
+        """Squares of what stays free in the NUMA nodes of which several blocks, but not all, are part."""
+        blocks = Counter(block.numa for block in self.blocks)
+        return {
+            node: Square.new(self.model, self._free(node) - self.spans.share(node), self._free(node))
+            for node, count in blocks.items()
+            if 1 < count < len(self.blocks)
         }
-        if self.demand.request.policy == "distributed" or self.demand.request.fit == "loose":
-            found["numa_balance"] = sum(self._balance(node, size) for node, size in enumerate(nodes))
-        if not self.inside:
-            used = self.spans.l3s
-            found["l3_leftover"] = dot([l3s[i] for i in used], used.values()) - self.demand.cpus
+
+    def _free(self, node: int) -> int:
+        return (self.problem.machine.numa_nodes[node].mask & self.problem.free).bit_count()
+
+    def _leftovers(self, squares: Mapping[int, Square]) -> dict[str, Expr]:
+        nodes = range(len(self.problem.machine.numa_nodes))
+        found = {
+            "numa_leftover": objectives.numa_leftover(self.problem, self.spans.numa_nodes),
+            "numa_balance": sum(self._balance(node, squares) for node in nodes),
+        }
+        if not self.hold_l3s:
+            found["l3_leftover"] = objectives.l3_leftover(self.problem, self.spans.l3s)
         return found
 
-    def _balance(self, node: int, free: int) -> Expr:
-        """(free - share)² of one NUMA node."""
-        mine = [i for i, block in enumerate(self.blocks) if block.numa == node]
-        if not mine:
-            return free**2
+    def _balance(self, node: int, squares: Mapping[int, Square]) -> Expr:
+        """(free - share)² of one NUMA node: a constant, a sum over choices, or a square."""
+        free, mine = self._free(node), [i for i, block in enumerate(self.blocks) if block.numa == node]
         if len(mine) == len(self.blocks):
             return (free - self.demand.cpus) ** 2
         if len(mine) == 1:
             choice = self.choices[mine[0]]
             return dot([(free - k) ** 2 for k in choice], choice.values())
-        return square(self.model, free - self.spans.share(node), free)
+        return squares[node].value if node in squares else free**2
 
     def tie_levels(self) -> list[Sequence[cp_model.IntVar]]:
         """The levels whose lists of used domains the tie rule compares before it looks at shares."""

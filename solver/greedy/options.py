@@ -14,13 +14,13 @@ def narrower_pools(machine: Machine, demand: Demand, pool: int) -> Iterator[int]
     pools = [pool]
     if demand.request.near is not None:
         pools = [pool & demand.near, pool]
-    if demand.request.align_by_socket or demand.spans.one_socket:
+    if demand.request.align_by_socket or demand.rules.one_socket:
         pools = [part & socket.mask for part in pools for socket in machine.sockets] + pools
-    if demand.spans.one_l3 and machine.l3s:
+    if demand.rules.one_l3 and machine.l3s:
         pools = [part & l3.mask for part in pools for l3 in machine.l3s]
-    if demand.spans.numa_most < len(machine.numa_nodes):
-        pools = [some for part in pools for some in _few_nodes(machine, part, demand.spans.numa_most)]
-    if demand.spans.one_thread:
+    if demand.rules.numa_most < len(machine.numa_nodes):
+        pools = [some for part in pools for some in _few_nodes(machine, part, demand.rules.numa_most)]
+    if demand.rules.one_thread:
         pools = [union(lowest(core.mask & part, 1) for core in machine.cores) for part in pools]
     yield from (part for part in dict.fromkeys(pools) if part.bit_count() >= demand.cpus)
 
@@ -44,8 +44,8 @@ def answers_from(machine: Machine, demand: Demand, pool: int) -> Iterator[int]:
     if demand.request.full_cores:
         yield from _largest_cores_first(machine, demand, pool)
     floors = {demand.floor} if demand.floor > 1 else set()
-    if demand.spans.even:
-        floors |= set(range(1, min(demand.spans.numa_most, len(machine.numa_nodes)) + 1))
+    if demand.rules.even:
+        floors |= set(range(1, min(demand.rules.numa_most, len(machine.numa_nodes)) + 1))
     for floor in sorted(floors):
         yield from _shares(machine, demand, pool, floor)
 

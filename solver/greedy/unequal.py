@@ -22,4 +22,4 @@ def better_of(machine: Machine, free: int, found: Sequence[int], **options: Any)
 
 @lru_cache(maxsize=32)
 def _scorer_of(machine: Machine) -> Scorer:
-    return Scorer(machine.topology)
+    return Scorer(machine)

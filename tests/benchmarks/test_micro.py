@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.instances import prepared
 from models import Metrics, Request, parse_cpuset
-from solver.engine import EngineChoice, solve
+from solver.engine import solve
+from solver.methods import EngineChoice
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed (extra 'bench')")
 

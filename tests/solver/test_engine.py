@@ -2,7 +2,7 @@
 
 import pytest
 
-import solver.cpsat.exact
+import solver.cpsat.batch
 from models import Constraint, DefectError, Request, Topology, parse_cpuset, to_mask
 from solver.engine import solve
 from solver.outcome import Outcome
@@ -17,7 +17,7 @@ PAIR = [Request(name="a", cpus=2), Request(name="b", cpus=2)]
 
 def claim_that(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> None:
     """Let CP-SAT claim this outcome of every problem."""
-    monkeypatch.setattr(solver.cpsat.exact, "solve_exact", lambda *_args, **_options: outcome)
+    monkeypatch.setattr(solver.cpsat.batch, "solve_exact", lambda *_args, **_options: outcome)
 
 
 @pytest.mark.parametrize("engine", ["auto", "cpsat"])
@@ -47,7 +47,8 @@ APART = (
 
 @pytest.mark.parametrize("engine", ["auto", "cpsat"])
 def test_infeasible_is_not_believed_where_only_a_second_search_finds_an_allocation(monkeypatch, engine):
-    monkeypatch.setattr("solver.engine.allocate", lambda _problem: None)
+    for user in ("methods", "feasibility"):
+        monkeypatch.setattr(f"solver.{user}.allocate", lambda _problem: None)
     requests, constraints = APART
     assert solve(ONLY_SEARCH, requests, constraints=constraints, engine=engine, time_limit=60).status == "optimal"
     claim_that(monkeypatch, Outcome(None, proven=True))

@@ -34,7 +34,10 @@ def test_without_time_the_greedy_answer_is_given_and_said_to_be_so(request_, lim
     result, greedy = solve(SERVER, request_, time_limit=limit), solve(SERVER, request_, engine="greedy")
     assert (result.status, result.engine, sets(result)) == ("feasible", "greedy", sets(greedy))
     assert result.metrics == greedy.metrics
-    assert result.notes[0] == f"a time limit of {limit:g} s left no time for CP-SAT: this is the greedy answer"
+    assert (
+        result.notes[0]
+        == f"a time limit of {limit:g} s left no time for an exact method: this is the greedy answer"
+    )
     assert set(result.bounds.values()) == {None}
     assert list(result.bounds) == list(result.metrics)
 
@@ -49,18 +52,28 @@ def test_without_time_and_without_greedy_the_answer_is_not_known():
     assert (result.status, result.allocations, result.infeasible) == ("unknown", (), None)
 
 
-@pytest.mark.parametrize("engine", ["auto", "greedy"])
+@pytest.mark.parametrize("engine", ["auto", "dp", "greedy"])
 def test_what_counting_excludes_is_infeasible_even_without_time(engine):
     result = solve(SMALL, Request(cpus=9), engine=engine, time_limit=0)
-    assert result.status == "infeasible"
+    assert (result.status, result.engine) == ("infeasible", "dp")
     assert "9 CPUs asked, 8 CPUs free" in str(result.infeasible)
 
 
 @pytest.mark.parametrize("request_", ASKED, ids=["distributed", "L3s", "whole cores", "spread"])
 def test_with_time_the_answer_is_proven_and_every_bound_is_met(request_):
-    for engine in ("auto", "cpsat"):
+    for engine, proves in (("auto", "dp"), ("dp", "dp"), ("cpsat", "cpsat")):
         result = solve(SERVER, request_, engine=engine, time_limit=60)
-        assert (result.status, result.engine) == ("optimal", "cpsat")
+        assert (result.status, result.engine) == ("optimal", proves)
+
+
+def test_dynamic_programming_says_where_it_does_not_apply():
+    pair = [Request(name="a", cpus=1), Request(name="b", cpus=1)]
+    result = solve(SMALL, pair, engine="dp", time_limit=60)
+    assert (result.status, result.engine, result.allocations) == ("unknown", "dp", ())
+    assert result.notes == (
+        "dynamic programming does not settle this: it is for one request at a time, where domains nest",
+    )
+    assert solve(SMALL, pair, time_limit=60).engine == "cpsat"
 
 
 def test_greedys_metrics_are_told_beside_the_optimal_ones():
@@ -114,7 +127,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED.keys())
-@pytest.mark.parametrize("engine", ["auto", "cpsat", "greedy"])
+@pytest.mark.parametrize("engine", ["auto", "cpsat", "dp", "greedy"])
 def test_bad_input_is_refused_with_place_and_reason(call, message, engine):
     with pytest.raises(BadInputError) as caught:
         call(engine=engine)
@@ -133,7 +146,7 @@ def test_there_is_at_least_one_worker(workers):
         solve(SMALL, Request(cpus=1), workers=workers)
 
 
-@pytest.mark.parametrize("engine", ["auto", "cpsat", "greedy"])
+@pytest.mark.parametrize("engine", ["auto", "cpsat", "dp", "greedy"])
 def test_reserved_cpus_are_never_given_though_called_free(engine):
     machine = SMALL.model_copy(update={"reserved": parse_cpuset("0,5")})
     (given,) = solve(machine, Request(cpus=6), free=machine.online, engine=engine).allocations
@@ -141,7 +154,7 @@ def test_reserved_cpus_are_never_given_though_called_free(engine):
     assert solve(machine, Request(cpus=7), free=machine.online, engine=engine).status == "infeasible"
 
 
-@pytest.mark.parametrize("engine", ["auto", "cpsat", "greedy"])
+@pytest.mark.parametrize("engine", ["auto", "cpsat", "dp", "greedy"])
 def test_reserved_and_held_cpus_are_not_free(engine):
     machine = SMALL.model_copy(update={"reserved": parse_cpuset("0"), "held": {"a": parse_cpuset("1-2")}})
     (given,) = solve(machine, Request(cpus=5), engine=engine).allocations

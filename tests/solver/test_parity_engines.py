@@ -11,6 +11,7 @@ from solver.score import Scorer
 from solver.verify import verify
 from tests.shared import needs_shared
 from tests.solver.greedy.test_parity import cases, machine
+from topologies.graph import Machine
 
 EVERY = 1 if os.environ.get("CPUSAT_ALL_PARITY") else 10
 """One case in so many; all 6,000 take minutes."""
@@ -71,7 +72,7 @@ def beaten_by_the_kubelet(topology, case, request, exact):
     free = to_mask(parse_cpuset(case["free"]))
     if not theirs or theirs & ~free or request.full_cores:
         return ""
-    metrics = Scorer(topology).metrics(free, request, theirs)
+    metrics = Scorer(Machine(topology)).metrics(free, request, theirs)
     return (
         f"{case}: the kubelet's {metrics} beats {exact.metrics}" if tuple(metrics.values()) < values(exact) else ""
     )

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from models import CPU, MAX_CPU, NUMANode, Request, Topology, parse_cpuset, to_mask
 from solver.counting import can_be_placed
 from solver.engine import solve
-from solver.problem import Prepared, pose
+from solver.problem import Prepared, Problem
 from solver.score import Scorer
 from solver.verify import verify, violations
 from tests.solver.brute_force import can_be_allowed
 from tests.solver.machines import joint_case, single_case, some_request
 from topologies import catalog
+from topologies.graph import Machine
 
 EXAMPLES = int(os.environ.get("CPUSAT_PROPERTY_EXAMPLES", "80"))
 LONG = 60.0
@@ -230,7 +231,7 @@ def test_answers_in_too_short_a_time_are_valid_and_not_called_optimal_unproven(s
         assert (result.status, result.allocations[0].cpuset if result.allocations else None) == proven
     elif result.status == "feasible":
         masks = [to_mask(each.cpuset) for each in result.allocations]
-        verify(Scorer(case.topology), to_mask(case.free), case.requests, (), masks, result.metrics)
+        verify(Scorer(Machine(case.topology)), to_mask(case.free), case.requests, (), masks, result.metrics)
         best = solve(case.topology, case.requests, free=case.free, engine="cpsat", time_limit=LONG)
         bounds = {name: bound for name, bound in result.bounds.items() if bound is not None}
         first = next(iter(bounds.items()), None)
@@ -245,7 +246,14 @@ def test_joint_answers_in_too_short_a_time_are_valid_and_refusals_right(seed, li
     result = solve(case.topology, case.requests, engine=engine, **ask)
     masks = [to_mask(each.cpuset) for each in result.allocations]
     if masks:
-        verify(Scorer(case.topology), to_mask(case.free), case.requests, case.constraints, masks, result.metrics)
+        verify(
+            Scorer(Machine(case.topology)),
+            to_mask(case.free),
+            case.requests,
+            case.constraints,
+            masks,
+            result.metrics,
+        )
     elif result.status == "infeasible":
         assert not can_be_allowed(case.topology, case.free, case.requests, case.constraints)
 
@@ -276,7 +284,7 @@ def servers_questions(name, count):
         share = rng.choice([0.5, 0.8, 1.0])
         free = frozenset(cpu for cpu in sorted(topology.online) if rng.random() < share)
         request = some_request(rng, topology, free, most=most)
-        if can_be_placed(pose(prepared, to_mask(free), [request]).demands[0]):
+        if can_be_placed(Problem.of(prepared, to_mask(free), [request]).demands[0]):
             count -= 1
             yield prepared, request, free
 

@@ -5,9 +5,10 @@ from random import Random
 import pytest
 
 from models import Request, Topology, format_cpuset, parse_cpuset, to_mask
-from solver.score import Scorer, joint_slots, slots
+from solver.score import Scorer, joint_order, slots
 from tests.solver.definitions import defined_joint, defined_metrics
 from tests.solver.machines import single_case
+from topologies.graph import Machine
 from topologies.synthetic import build
 
 
@@ -192,14 +193,14 @@ def listed(metrics):
 @pytest.mark.parametrize(("given", "expected"), ONE.values(), ids=ONE.keys())
 def test_metrics_of_one_request(given, expected):
     topology, free, options, taken = given
-    metrics = Scorer(topology).metrics(mask(free), asked(options, taken), mask(taken))
+    metrics = Scorer(Machine(topology)).metrics(mask(free), asked(options, taken), mask(taken))
     assert listed(metrics) == expected
 
 
 @pytest.mark.parametrize(("given", "expected"), TOGETHER.values(), ids=TOGETHER.keys())
 def test_metrics_of_requests_together(given, expected):
     requests = [asked(options, taken, f"r{i}") for i, (options, taken) in enumerate(given)]
-    metrics = Scorer(FOUR_NODES).joint(mask("0-31"), requests, [mask(taken) for _, taken in given])
+    metrics = Scorer(Machine(FOUR_NODES)).joint(mask("0-31"), requests, [mask(taken) for _, taken in given])
     assert listed(metrics) == expected
 
 
@@ -249,7 +250,7 @@ def test_the_order_of_metrics(options, expected):
 
 def test_metrics_of_one_request_together_are_its_own():
     request = Request(cpus=2, policy="distributed", numa_min=2)
-    scorer = Scorer(FOUR_NODES)
+    scorer = Scorer(Machine(FOUR_NODES))
     together = scorer.joint(mask("0-31"), [request], [mask("0,4")])
     assert list(together.items()) == list(scorer.metrics(mask("0-31"), request, mask("0,4")).items())
 
@@ -276,7 +277,7 @@ TIES = {
 @pytest.mark.parametrize(("topology", "order"), TIES.values(), ids=TIES.keys())
 def test_the_tie_rule_prefers(topology, order):
     wanted = [format_cpuset(parse_cpuset(text)) for text in order.split(" | ")]
-    keys = {text: Scorer(topology).tie_key(mask(text)) for text in wanted}
+    keys = {text: Scorer(Machine(topology)).tie_key(mask(text)) for text in wanted}
     assert sorted(wanted, key=lambda text: keys[text]) == wanted
     assert len(set(keys.values())) == len(wanted)
 
@@ -287,7 +288,7 @@ def test_the_metrics_are_what_their_definitions_say(chunk):
         case, rng = single_case(seed), Random(seed)
         taken = [cpu for cpu in sorted(case.free) if rng.random() < 0.5]
         if taken:
-            found = Scorer(case.topology).metrics(to_mask(case.free), case.requests[0], to_mask(taken))
+            found = Scorer(Machine(case.topology)).metrics(to_mask(case.free), case.requests[0], to_mask(taken))
             defined = defined_metrics(case.topology, case.free, case.requests[0], set(taken))
             assert found == {name: defined[name] for name in found}, seed
 
@@ -306,11 +307,11 @@ def test_the_metrics_of_requests_together_are_what_their_definitions_say():
 
 
 def compare_together(case, requests, halves):
-    found = Scorer(case.topology).joint(to_mask(case.free), requests, [to_mask(half) for half in halves])
+    found = Scorer(Machine(case.topology)).joint(to_mask(case.free), requests, [to_mask(half) for half in halves])
     defined = defined_joint(case.topology, case.free, requests, halves)
     plain = {name: value for name, value in found.items() if "+" not in name and name != "split_cores"}
     assert {name: summed(name, requests, case, halves, defined) for name in plain} == plain, case.seed
-    assert list(found) == [name for _, name in joint_slots(requests)]
+    assert list(found) == [metric.name for metric in joint_order(requests)]
 
 
 def summed(name, requests, case, halves, defined):

@@ -5,6 +5,7 @@ import pytest
 from models import Constraint, DefectError, Request, Topology, parse_cpuset, to_mask
 from solver.score import Scorer
 from solver.verify import verify, violations
+from topologies.graph import Machine
 from topologies.synthetic import build
 
 SERVER = build("socket:2 numa:2 l3:2 core:2 cpu:2")
@@ -93,7 +94,7 @@ FREE = to_mask(range(32)) & ~to_mask({7, 23})
 
 
 def said(topology, request, taken, free=FREE):
-    return list(violations(Scorer(topology), free, [request], (), [to_mask(parse_cpuset(taken))]))
+    return list(violations(Scorer(Machine(topology)), free, [request], (), [to_mask(parse_cpuset(taken))]))
 
 
 @pytest.mark.parametrize(("options", "taken", "sentence"), BROKEN.values(), ids=BROKEN.keys())
@@ -126,7 +127,7 @@ def test_rules_between_requests(rule, one, other, holds):
     sets = [parse_cpuset(one), parse_cpuset(other)]
     requests = [Request(name=name, cpus=len(cpus)) for name, cpus in zip("ab", sets, strict=True)]
     found = list(
-        violations(Scorer(SERVER), FREE, requests, [Constraint(**rule)], [to_mask(cpus) for cpus in sets])
+        violations(Scorer(Machine(SERVER)), FREE, requests, [Constraint(**rule)], [to_mask(cpus) for cpus in sets])
     )
     assert [text.endswith("does not hold") for text in found] == [True] * (not holds)
 
@@ -134,16 +135,16 @@ def test_rules_between_requests(rule, one, other, holds):
 def test_requests_do_not_share_cpus():
     requests = [Request(name="a", cpus=2), Request(name="b", cpus=2), Request(name="c", cpus=1)]
     masks = [to_mask({0, 1}), to_mask({1, 2}), to_mask({3})]
-    assert list(violations(Scorer(SERVER), FREE, requests, (), masks)) == ["a and b share CPUs"]
+    assert list(violations(Scorer(Machine(SERVER)), FREE, requests, (), masks)) == ["a and b share CPUs"]
 
 
 def metrics_of(request, taken):
-    return Scorer(SERVER).metrics(FREE, request, to_mask(taken))
+    return Scorer(Machine(SERVER)).metrics(FREE, request, to_mask(taken))
 
 
 def test_a_right_answer_passes():
     request = Request(cpus=2)
-    verify(Scorer(SERVER), FREE, [request], (), [to_mask({0, 16})], metrics_of(request, {0, 16}))
+    verify(Scorer(Machine(SERVER)), FREE, [request], (), [to_mask({0, 16})], metrics_of(request, {0, 16}))
 
 
 DEFECTS = {
@@ -160,4 +161,4 @@ def test_a_defect_is_raised_for(taken, change, reason):
     request, masks = Request(cpus=2), [to_mask(cpus) for cpus in taken]
     claimed = metrics_of(request, {0, 16}) | change
     with pytest.raises(DefectError, match=reason):
-        verify(Scorer(SERVER), FREE, [request], (), masks, claimed)
+        verify(Scorer(Machine(SERVER)), FREE, [request], (), masks, claimed)

@@ -1,15 +1,18 @@
 """The graph of a machine and what is read off it, on machines whose domains cross as on such whose nest."""
 
+from itertools import combinations, permutations
 from random import Random
 
 import networkx as nx
 import pytest
 
-from models import Topology, format_cpuset, from_mask, parse_cpuset
+from models import BadInputError, Topology, format_cpuset, from_mask, parse_cpuset, to_mask
 from tests.shared import SHARED, needs_shared
 from tests.solver.machines import KINDS, small_topology
 from topologies import catalog, synthetic
-from topologies.graph import LEVELS, Machine, build_graph
+from topologies.graph import Machine
+from topologies.graph.build import LEVELS, build_graph
+from topologies.graph.dot import as_dot
 from topologies.load import load
 
 
@@ -127,10 +130,10 @@ def test_core_types_are_kept():
 
 
 def containment(graph):
-    """The graph without the edges that are distances."""
-    edges = [(a, b) for a, b, data in graph.edges(data=True) if "distance" not in data]
+    """The graph without devices, and without the edges that are distances."""
+    edges = [(a, b) for a, b, data in graph.edges(data=True) if not data]
     inner = nx.DiGraph(edges)
-    inner.add_nodes_from(graph.nodes(data=True))
+    inner.add_nodes_from((vertex, data) for vertex, data in graph.nodes(data=True) if vertex[0] != "device")
     return inner
 
 
@@ -150,15 +153,44 @@ def domains_of(topology):
 def check(topology):
     graph = build_graph(topology)
     inside, found = containment(graph), domains_of(topology)
-    assert {vertex: set(from_mask(data["mask"])) for vertex, data in graph.nodes(data=True)} == found
+    assert {vertex: set(from_mask(data["mask"])) for vertex, data in inside.nodes(data=True)} == found
     assert nx.is_directed_acyclic_graph(inside)
     for outer, inner in inside.edges:
         assert found[inner] <= found[outer], (outer, inner)
-        assert LEVELS.index(outer[0]) < LEVELS.index(inner[0])
+        assert found[outer] > found[inner] or LEVELS.index(outer[0]) < LEVELS.index(inner[0])
     assert nx.transitive_reduction(inside).edges == inside.edges
     for vertex, cpus in found.items():
         below = nx.descendants(inside, vertex) | {vertex}
         assert {n for level, n in below if level == "cpu"} == cpus, vertex
+    check_questions(topology, found)
+    check_devices(topology, graph)
+
+
+def check_questions(topology, found):
+    """What the machine says of its graph is what the sets of CPUs say."""
+    machine = Machine(topology)
+    homes = list(machine.homes)
+    for inner, outer in permutations(("numa", "socket", "l3"), 2):
+        domains = [[set(from_mask(each.mask)) for each in machine.domains(level)] for level in (inner, outer)]
+        crossing = tuple(i for i, a in enumerate(domains[0]) if not any(a <= b for b in domains[1]))
+        assert machine.crossing(inner, outer) == crossing
+        assert machine.nests(inner, outer) == (crossing == ())
+        for cores in (range(0, len(homes), 2), range(len(homes) // 2)):
+            pairs = {(getattr(homes[i], inner), getattr(homes[i], outer)) for i in cores}
+            nests = len(pairs) == len({a for a, _ in pairs}) or not domains[0]
+            assert machine.nests(inner, outer, cores) == nests
+    for core in machine.cores:
+        assert found[core.vertex] <= set.intersection(*(found[parent] for parent in machine.parents(core)))
+
+
+def check_devices(topology, graph):
+    """Edges of a device lead to disjoint domains that make up its local CPUs."""
+    for device in topology.devices:
+        near = list(graph.successors(("device", device.name)))
+        masks = [graph.nodes[vertex]["mask"] for vertex in near]
+        assert (
+            sum(masks) == to_mask(topology.local_cpus(device.name)) == graph.nodes["device", device.name]["mask"]
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -194,3 +226,111 @@ def test_the_order_of_the_document_does_not_matter():
     assert Machine(shuffled).homes == Machine(CROSSING).homes
     assert Machine(shuffled).numa_nodes == Machine(CROSSING).numa_nodes
     assert nx.utils.graphs_equal(build_graph(shuffled), build_graph(CROSSING))
+
+
+OUTER_L3 = document([(str(n), n, {"numa": n, "l3": n // 2, "socket": 0}) for n in range(4)])
+"""Each L3 holds two NUMA nodes."""
+
+
+def test_an_l3_larger_than_numa_nodes_holds_them():
+    machine = Machine(OUTER_L3)
+    assert [machine.parents(node) for node in machine.numa_nodes] == [(("l3", 0),)] * 2 + [(("l3", 1),)] * 2
+    assert machine.nests("numa", "l3")
+    assert machine.crossing("l3", "numa") == (0, 1)
+
+
+def test_domains_that_cross_have_several_parents():
+    machine = Machine(CROSSING)
+    assert machine.crossing("numa", "socket") == (0,)
+    assert machine.crossing("l3", "numa") == (1,)
+    assert set(machine.parents(machine.cores[1])) == {("l3", 0), ("socket", 1)}
+    assert machine.parents(machine.sockets[0]) == (("numa", 2),)
+    assert machine.parents(machine.cores[3]) == (("numa", 5),)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numa_nodes_change_places_where_the_coloured_graph_has_such_an_isomorphism(kind):
+    for seed in range(60):
+        machine, rng = Machine(small_topology(Random(seed), kind)), Random(seed)
+        nodes = tuple(range(len(machine.numa_nodes)))
+        for colours in (None, {node: rng.choice("ab") for node in nodes}):
+            groups = machine.interchangeable(nodes, colours)
+            assert sorted(node for group in groups for node in group) == list(nodes)
+            together = {pair for group in groups for pair in combinations(group, 2)}
+            for a, b in combinations(nodes, 2):
+                assert ((a, b) in together) <= is_symmetry(machine, nodes, colours, a, b)
+
+
+def test_distances_and_colours_decide_what_may_change_places():
+    machine = Machine(synthetic.build("socket:2 numa:3 core:1"))
+    nodes = tuple(range(6))
+    assert machine.interchangeable(nodes) == ((0, 1, 2), (3, 4, 5))
+    assert machine.interchangeable(nodes[1:4]) == ((1, 2), (3,))
+    assert machine.interchangeable(nodes, dict(enumerate("abaaaa"))) == ((0, 2), (1,), (3, 4, 5))
+
+
+def is_symmetry(machine, nodes, colours, a, b):
+    """Whether exchanging two NUMA nodes is an isomorphism of the distances, says networkx."""
+    graph, swapped = nx.Graph(), nx.Graph()
+    swap = {a: b, b: a}
+    for node in nodes:
+        graph.add_node(node, colour=colours and colours[node], is_node=node)
+        swapped.add_node(swap.get(node, node), colour=colours and colours[node], is_node=swap.get(node, node))
+    for x, y in combinations(nodes, 2):
+        graph.add_edge(x, y, far=machine.both_ways(x, y))
+        swapped.add_edge(swap.get(x, x), swap.get(y, y), far=machine.both_ways(x, y))
+    return nx.utils.graphs_equal(graph, swapped)
+
+
+PLACES = document(
+    [(str(n), n, {"numa": n // 2, "l3": n // 2, "socket": 0}) for n in range(6)],
+    devices=[
+        {"name": "nic", "numa": 1},
+        {"name": "gpu", "numa": 0, "local_cpus": "0,4-5"},
+        {"name": "nowhere"},
+        {"name": "none", "local_cpus": ""},
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "cpus"), [("nic", "2-3"), ("gpu", "0,4-5"), ("none", ""), ("0", "0-1"), ("1,4", "0-1,4-5")]
+)
+def test_near_are_the_cpus_that_the_graph_connects(place, cpus):
+    assert Machine(PLACES).near(place) == to_mask(parse_cpuset(cpus)) == to_mask(PLACES.local_cpus(place))
+
+
+def test_a_device_leads_to_the_largest_domains_that_are_local_to_it():
+    graph = Machine(PLACES).graph
+    assert list(graph.successors(("device", "nic"))) == [("numa", 1)]
+    assert set(graph.successors(("device", "gpu"))) == {("numa", 2), ("core", 0)}
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("nowhere", "near: device 'nowhere' has neither local_cpus nor numa"),
+        ("9", "near: '9' must name CPUs that are online"),
+        (
+            "eth9",
+            "near: 'eth9' is neither a device of this machine (nic, gpu, nowhere, none) nor a CPU list",
+        ),
+    ],
+)
+def test_what_cannot_be_near_is_bad_input(place, message):
+    with pytest.raises(BadInputError) as caught:
+        Machine(PLACES).near(place)
+    assert str(caught.value) == message
+
+
+def test_the_graph_in_graphviz_has_its_domains_and_edges():
+    lines = list(as_dot(document([("0-1", 0, {"numa": 0}), ("2", 1, {"numa": 1})], name='a "b"')))
+    assert lines[0] == 'digraph "a \\"b\\"" {'
+    assert '  "numa 0" [label="NUMA node 0\\nCPUs 0-1"]' in lines
+    assert '  "numa 0" -> "core 0"' in lines
+    assert not [line for line in lines if '"cpu ' in line]
+    assert lines[-1] == "}"
+    devices = list(as_dot(PLACES))
+    assert '  "device nic" -> "numa 1" [style=dotted]' in devices
+    assert '  "device nic" [label="nic\\nCPUs 2-3", shape=ellipse]' in devices
+    assert '  "numa 0" -> "numa 1" [label=12, style=dashed, constraint=false]' in list(as_dot(SERVER))

@@ -109,10 +109,10 @@ OPTIONS = {
     "a constraint on nobody": ("--cpus 4 --distinct numa:,", "--distinct: 'numa:,' is not LEVEL"),
     "a constraint on a stranger": ("--cpus 4 --match numa:x", "constraint names the unknown request 'x'"),
     "two documents on standard input": ("--topology - --claims -", "cannot both be standard input"),
-    "greedy compared with itself": ("--cpus 4 --compare", "--compare needs the exact engine"),
+    "greedy compared with itself": ("--cpus 4 --compare", "--compare needs an exact engine"),
     "greedy compared with itself for lack of time": (
         "--cpus 4 --engine auto --time-limit 0 --compare",
-        "--compare needs time for the exact engine",
+        "--compare needs time for an exact engine",
     ),
     "a topology that is not there": ("--cpus 4 --topology nowhere.json", "no file or directory has this name"),
     "claims that are not there": ("--claims nowhere.yaml", "nowhere.yaml: cannot be read: No such file"),

@@ -492,6 +492,13 @@ def test_reading_and_drawing_import_neither_networkx_nor_ortools() -> None:
     assert "socket 0, NUMA node 0  0-7  4 cores, 8 CPUs, 8 free" in done.stdout
 
 
+def test_the_graph_is_shown_for_graphviz() -> None:
+    lines = run("topology", "show", "1s1n-4c8t-vm", "--output", "dot").stdout.splitlines()
+    assert (lines[0], lines[-1]) == ('digraph "1s1n-4c8t-vm" {', "}")
+    assert '  "core 0" [label="core 0\\nCPUs 0-1"]' in lines
+    assert sum("->" in line and line.endswith('"core 3"') for line in lines) == 1
+
+
 def test_the_module_is_the_command() -> None:
     done = process("-m", "cpusat", "topology", "show", "1s1n-4c8t-vm", "--held", "0")
     assert (done.returncode, done.stderr) == (0, "")

@@ -131,7 +131,7 @@ def test_a_process_that_is_killed_while_it_is_asked_is_a_crash_and_is_replaced()
         result = solver.solve([Request(cpus=6)], FREE)
         assert (result.engine, recorder.fallbacks) == ("greedy", {"crash": 1})
         wait_until(lambda: solver.pid not in (None, first))
-        assert solver.solve([Request(cpus=6)], FREE).engine == "cpsat"
+        assert solver.solve([Request(cpus=6)], FREE).engine == "dp"
 
 
 @pytest.mark.parametrize(

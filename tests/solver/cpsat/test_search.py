@@ -1,6 +1,7 @@
 from ortools.sat.python import cp_model
 
-from solver.cpsat.search import Limits, Objective, Search
+from solver.cpsat.search import Objective, Search, Tuning
+from solver.limits import Limits
 
 
 class LastMoment(Limits):
@@ -16,7 +17,7 @@ class LastMoment(Limits):
 def test_a_limit_that_passes_between_two_looks_at_it_is_no_defect() -> None:
     model = cp_model.CpModel()
     take = model.new_int_var(0, 3, "take")
-    search = Search(model, LastMoment(deadline=0.0))
+    search = Search(model, LastMoment(deadline=0.0), Tuning())
     search.minimize([Objective("take", take)])
     assert search.bounds == {"take": 0}
     assert not search.infeasible

@@ -52,7 +52,7 @@ def metrics(case, taken):
     threads = "spread" if case["sort"] == "spread" else "pack"
     request = Request(cpus=case["cpus"], policy=case["policy"], threads=threads, prefer_l3=case["prefer_l3"])
     free = to_mask(parse_cpuset(case["free"]))
-    return tuple(Scorer(machine(case["topology"]).topology).metrics(free, request, taken).values())
+    return tuple(Scorer(machine(case["topology"])).metrics(free, request, taken).values())
 
 
 def is_at_fault(case):

@@ -5,9 +5,10 @@ import time
 import pytest
 
 from models import Request, to_mask
-from solver.cpsat import exact
-from solver.cpsat.search import Limits, Search
-from solver.problem import Prepared, pose
+from solver.cpsat import batch
+from solver.cpsat.search import Search
+from solver.limits import Limits
+from solver.problem import Prepared, Problem
 from topologies.synthetic import build
 
 FLAT = Prepared(build("socket:1 numa:2 core:2 cpu:2"))
@@ -24,15 +25,15 @@ def least(monkeypatch):
             found.update({each.name: each.least for each in objectives if each.name != "tie"})
             super().minimize(objectives)
 
-    monkeypatch.setattr(exact, "Search", Recording)
+    monkeypatch.setattr(batch, "Search", Recording)
     return found
 
 
 def finish(settled, bounds):
     """The outcome of the full model for two requests of two CPUs, started from an allocation that splits cores."""
-    problem = pose(FLAT, to_mask(range(8)), [Request(name="a", cpus=2), Request(name="b", cpus=2)])
+    problem = Problem.of(FLAT, to_mask(range(8)), [Request(name="a", cpus=2), Request(name="b", cpus=2)])
     start = (to_mask([0, 1]), to_mask([4, 5]))
-    return exact._finish(problem, Limits(time.perf_counter() + 60), start, settled, bounds)
+    return batch.finish(problem, Limits(time.perf_counter() + 60), start, settled, bounds)
 
 
 def test_only_the_first_open_metric_keeps_its_bound(least):

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.tables.minplus import FEW, Table, add, entry, never
-from solver.tables.split import Sums, split
+from solver.reduction.minplus import FEW, Table, add, entry, never
+from solver.reduction.splits import Sums, split
 
 NEVER = never(np.zeros(1, dtype=np.int64))
 COSTS = st.one_of(st.integers(0, 3), st.just(NEVER))

@@ -1,11 +1,11 @@
-"""Which requests the tables settle. That they settle them rightly is for the brute force to say."""
+"""Which requests dynamic programming settles. That it settles them rightly is for the brute force to say."""
 
 import pytest
 
 from models import Request, Topology, to_mask
+from solver.dp.optimum import optimum
 from solver.engine import solve
-from solver.problem import Prepared, pose
-from solver.tables.optimum import optimum
+from solver.problem import Prepared, Problem
 from topologies import catalog
 
 OVER_SOCKETS = "8s1n-8c8t-vm-socket-per-cpu"
@@ -24,7 +24,7 @@ def without_numa(sockets: int, cores: int) -> Topology:
 @pytest.mark.parametrize("cpus", [1, 5, 8])
 def test_the_sockets_of_one_numa_node_need_no_search(policy, cpus):
     result = solve(catalog.read(OVER_SOCKETS), Request(cpus=cpus, policy=policy))
-    assert (result.status, result.proof) == ("optimal", "tables")
+    assert (result.status, result.engine) == ("optimal", "dp")
     assert result.metrics["sockets"] == cpus
 
 
@@ -40,11 +40,11 @@ def test_the_sockets_of_one_numa_node_need_no_search(policy, cpus):
 def test_fewest_sockets_then_fewest_cores(free, cpus, taken):
     topology = without_numa(sockets=3, cores=4)
     result = solve(topology, Request(cpus=cpus), free=None if free == "all" else free)
-    assert result.proof == "tables"
+    assert result.engine == "dp"
     assert result.allocations[0].cpuset == taken
 
 
 def test_where_nothing_can_be_placed_tables_settle_nothing():
     prepared = Prepared(catalog.read(OVER_SOCKETS))
-    problem = pose(prepared, to_mask(range(8)), [Request(cpus=2, align_by_socket=True, strict=True)])
+    problem = Problem.of(prepared, to_mask(range(8)), [Request(cpus=2, align_by_socket=True, strict=True)])
     assert optimum(problem, problem.demands[0]) is None

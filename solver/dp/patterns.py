@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.problem import CorePart, Demand, Problem
-from solver.tables.twins import both_ways, interchangeable
 
 MOST_PATTERNS = 20_000
-"""More than this and the tables leave the request to CP-SAT."""
+"""With more than this the request is left to CP-SAT."""
 
 Rows = NDArray[np.int64]
 Column = NDArray[np.int64]
@@ -56,7 +55,7 @@ class Patterns:
     def rows(self) -> Rows:
         """All patterns that the rules about spans allow."""
         rows: Rows = np.indices([len(kind.nodes) + 1 for kind in self.kinds]).reshape(len(self.kinds), -1).T
-        nodes, rules = rows.sum(axis=1), self.demand.spans
+        nodes, rules = rows.sum(axis=1), self.demand.rules
         numa_nodes = self._numa_nodes(rows)
         good = (nodes >= 1) & (nodes <= self.demand.cpus)
         good &= (numa_nodes >= rules.numa_least) & (numa_nodes <= rules.numa_most)
@@ -109,9 +108,9 @@ class Patterns:
             return total
         for i, kind in enumerate(self.kinds):
             if len(kind.nodes) > 1:
-                total += both_ways(machine, *kind.positions[:2]) * (rows[:, i] * (rows[:, i] - 1) // 2)
+                total += machine.both_ways(*kind.positions[:2]) * (rows[:, i] * (rows[:, i] - 1) // 2)
             for j in range(i):
-                total += both_ways(machine, firsts[i], firsts[j]) * rows[:, i] * rows[:, j]
+                total += machine.both_ways(firsts[i], firsts[j]) * rows[:, i] * rows[:, j]
         return total
 
 
@@ -127,7 +126,7 @@ def patterns_of(problem: Problem, demand: Demand, parts: Sequence[CorePart]) -> 
     positions = tuple(sorted(nodes))
     kinds = tuple(
         Kind(*home, tuple(alike), tuple(tuple(nodes[node]) for node in alike))
-        for group in ((positions,) if by_socket else interchangeable(problem.machine, positions))
+        for group in ((positions,) if by_socket else problem.machine.interchangeable(positions))
         for home, alike in _by_home(group, homes)
     )
     if prod(len(kind.nodes) + 1 for kind in kinds) > MOST_PATTERNS:
@@ -136,21 +135,23 @@ def patterns_of(problem: Problem, demand: Demand, parts: Sequence[CorePart]) -> 
 
 
 def _splits_by_socket(problem: Problem, demand: Demand) -> bool:
-    """Whether all cores are in one NUMA node that lies over sockets, and no L3 does."""
+    """Whether all cores are in one NUMA node that lies over several sockets, and no L3 does."""
+    cores = [part.core for part in demand.parts]
     if not problem.l3s_nest or len({part.numa for part in demand.parts}) != 1:
         return False
-    l3s = {(part.l3, part.socket) for part in demand.parts if part.l3 >= 0}
-    return len({part.socket for part in demand.parts}) > 1 and len(l3s) == len({l3 for l3, _ in l3s})
+    several = len({part.socket for part in demand.parts}) > 1
+    return several and problem.machine.nests("l3", "socket", cores)
 
 
 def _homes(problem: Problem, demand: Demand, nodes: Nodes) -> dict[int, Home] | None:
-    """The socket of each NUMA node and its L3 if that may be larger; ``None`` where a node lies over several."""
-    outer = not problem.l3s_nest
-    homes = {node: {(part.socket, part.l3 if outer else -1) for part in own} for node, own in nodes.items()}
+    """The socket of each NUMA node, and its L3 if that may be larger; ``None`` where a node lies over several."""
+    outer, machine = not problem.l3s_nest, problem.machine
+    cores = [part.core for own in nodes.values() for part in own]
     hybrid = outer and len({part.core_type for part in demand.parts}) > 1
-    if hybrid or any(len(home) > 1 for home in homes.values()):
+    nested = machine.nests("numa", "socket", cores) and (not outer or machine.nests("numa", "l3", cores))
+    if hybrid or not nested:
         return None
-    return {node: home for node, (home,) in homes.items()}
+    return {node: (own[0].socket, own[0].l3 if outer else -1) for node, own in nodes.items()}
 
 
 def _by_home(nodes: Sequence[int], homes: dict[int, Home]) -> Iterator[tuple[Home, list[int]]]:

@@ -10,24 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from solver.problem import CorePart, Demand, Problem, Shape
-from solver.score import slots
-from solver.tables.minplus import Packing, Table, either, only
-from solver.tables.split import Sums
+from solver.problem import CorePart, CoreShape, Demand, Problem
+from solver.reduction.minplus import Packing, Table, either, only
+from solver.reduction.splits import Sums
+from solver.score import names
 
-LOCAL_METRICS = (
-    "outside_near",
-    "cores",
-    "doubled_threads",
-    "l3_caches",
-    "numa_leftover",
-    "numa_balance",
-    "l3_leftover",
-    "split_cores",
-)
-"""Metrics that are sums of what single cores, L3s and NUMA nodes cost."""
-
-L3Kind = tuple[int | None, tuple[tuple[Shape, int], ...]]
+L3Kind = tuple[int | None, tuple[tuple[CoreShape, int], ...]]
 """An L3: how many CPUs of it are free, ``None`` where its use costs nothing, and its cores of each shape."""
 
 
@@ -39,25 +27,27 @@ class Costs:
 
     def __init__(self, problem: Problem, demand: Demand, l3s_add_up: bool) -> None:
         self.problem, self.demand, self.l3s_add_up = problem, demand, l3s_add_up
-        order = [name for name in slots(demand.request) if name in LOCAL_METRICS]
-        self.packing = Packing({name: self._largest(name) for name in order})
-        self.cores: Sums[Shape] = Sums(self._core, self.packing.dtype)
+        largest = self._largest()
+        self.packing = Packing({name: largest[name] for name in names(demand.request) if name in largest})
+        self.cores: Sums[CoreShape] = Sums(self._core, self.packing.dtype)
         self.l3s: Sums[L3Kind] = Sums(self._l3, self.packing.dtype)
         self._nodes: dict[tuple[int, ...], Table] = {}
 
-    def _largest(self, metric: str) -> int:
-        free = self.problem.free.bit_count()
-        squares = sum(size**2 for size in self.numa_free)
-        most = {
+    def _largest(self) -> dict[str, int]:
+        """The largest total of each metric that is a sum over cores, L3s and NUMA nodes."""
+        free, cpus = self.problem.free.bit_count(), self.demand.cpus
+        return {
+            "outside_near": cpus,
+            "cores": cpus,
+            "doubled_threads": cpus,
             "l3_caches": len(self.problem.machine.l3s),
             "numa_leftover": free,
-            "numa_balance": squares,
+            "numa_balance": sum(size**2 for size in self.numa_free),
             "l3_leftover": free,
             "split_cores": len(self.demand.parts),
         }
-        return most.get(metric, self.demand.cpus)
 
-    def _core(self, shape: Shape) -> Table:
+    def _core(self, shape: CoreShape) -> Table:
         size, near, free = shape
         takes = range(size + 1)
         table = self.packing.pack(
@@ -71,7 +61,7 @@ class Costs:
         )
         if self.demand.request.full_cores:
             return only(table, [0, size])
-        return only(table, [0, 1]) if self.demand.spans.one_thread else table
+        return only(table, [0, 1]) if self.demand.rules.one_thread else table
 
     def l3_kind(self, parts: Sequence[CorePart]) -> L3Kind:
         """What L3s, given by their cores, have the same table."""
@@ -118,7 +108,7 @@ class Costs:
     def block(self, parts: Iterable[CorePart]) -> Table:
         """Table of a block's cores, over its L3s."""
         kinds = Counter(map(self.l3_kind, by_l3(parts)))
-        return either(list(map(self.l3s.alike, kinds))) if self.demand.spans.one_l3 else self.l3s.together(kinds)
+        return either(list(map(self.l3s.alike, kinds))) if self.demand.rules.one_l3 else self.l3s.together(kinds)
 
 
 def by_l3(parts: Iterable[CorePart]) -> list[list[CorePart]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from solver.cpsat.alone import reached
+from solver.cpsat.bounds import reached, still_valid
 
 FOUND = {"numa_nodes": 2, "sockets": 1, "cores": 6, "l3_caches": 2}
 PROVEN = {
@@ -28,3 +28,11 @@ PROVEN = {
 @pytest.mark.parametrize(("least", "proven"), PROVEN.values(), ids=PROVEN.keys())
 def test_metrics_are_proven_up_to_the_first_that_is_above_every_bound(least, proven):
     assert reached(FOUND, least) == proven
+
+
+def test_only_the_first_open_metric_keeps_its_bound():
+    bounds = {"numa_nodes": 2, "sockets": 2, "cores": 7}
+    assert still_valid(bounds, ["sockets", "cores", "l3_caches"]) == {"sockets": 2}
+    assert still_valid(bounds, ["l3_caches", "cores"]) == {"l3_caches": 0}
+    assert still_valid({"numa_nodes": None}, ["numa_nodes"]) == {"numa_nodes": 0}
+    assert still_valid(bounds, []) == {}

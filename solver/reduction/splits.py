@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from solver.tables.minplus import Table, add, entry, never
+from solver.reduction.minplus import Table, add, entry, never
 
 Kind = TypeVar("Kind", bound=Hashable)
 

@@ -1,14 +1,14 @@
-"""Requests one at a time: what each would get alone bounds what all can get together, and is a place to start."""
+"""Requests one at a time: what each would get alone bounds what all can get together, and is a place to start.
 
-from collections.abc import Callable, Sequence
+Which metrics of a first allocation these bounds and those of the relaxation prove.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 
 from models import Metrics
-from solver.cpsat.expressions import summed
+from solver.cpsat.objectives import summed
 from solver.outcome import Outcome
-from solver.problem import Problem, pose
-
-SUMMED_SLOTS = 9
-"""Slots that are sums over requests; those after them look at all allocations together."""
+from solver.problem import Problem
 
 MOST_REQUESTS = 16
 """With more requests than this, solving them one at a time costs more than it tells."""
@@ -18,7 +18,7 @@ Single = Callable[[Problem], Outcome]
 
 
 def bounds_alone(problem: Problem, single: Single) -> Metrics:
-    """The least values of the first slots, by name: sums of what each request needs on all free CPUs.
+    """The least values of the metrics that are summed, by name: what each request needs on all free CPUs.
 
     The sum of lexicographic minima is the minimum of the sums. Empty where a request could not be settled.
     """
@@ -26,12 +26,12 @@ def bounds_alone(problem: Problem, single: Single) -> Metrics:
     known = [metrics for metrics in own if metrics is not None]
     if len(known) < len(own):
         return {}
-    return summed(problem.requests, known, SUMMED_SLOTS)
+    return summed(problem.requests, known, "span", "core")
 
 
 def _metrics_alone(problem: Problem, position: int, single: Single) -> Metrics | None:
     request = problem.requests[position]
-    outcome = single(pose(problem.prepared, problem.free, [request]))
+    outcome = single(Problem.of(problem.prepared, problem.free, [request]))
     if outcome.taken is None or not outcome.proven:
         return None
     return problem.prepared.scorer.metrics(problem.free, request, outcome.taken[0])
@@ -41,7 +41,7 @@ def one_by_one(problem: Problem, single: Single) -> tuple[int, ...] | None:
     """Each request in turn gets its best of what is left; ``None`` when one gets nothing."""
     left, taken = problem.free, list[int]()
     for request in problem.requests:
-        outcome = single(pose(problem.prepared, left, [request]))
+        outcome = single(Problem.of(problem.prepared, left, [request]))
         if outcome.taken is None:
             return None
         taken += outcome.taken
@@ -57,3 +57,11 @@ def reached(metrics: Metrics, least: Sequence[Metrics]) -> Metrics:
             break
         found[name] = value
     return found
+
+
+def still_valid(bounds: Mapping[str, int | None], open_metrics: Sequence[str]) -> Metrics:
+    """The bounds to start from: a bound holds only while all metrics before its own are at theirs.
+
+    So of the metrics that are open, in their order, the first keeps its bound.
+    """
+    return {name: bounds.get(name) or 0 for name in open_metrics[:1]}

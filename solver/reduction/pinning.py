@@ -12,10 +12,10 @@ from itertools import combinations
 
 from models import Metrics, to_mask
 from solver.problem import CorePart, Demand
-from solver.tables.costs import Costs, by_l3
-from solver.tables.minplus import Table, inside, never
-from solver.tables.split import Sums, split
-from solver.tables.windows import Window
+from solver.reduction.costs import Costs, by_l3
+from solver.reduction.minplus import Table, inside, never
+from solver.reduction.shares import Window
+from solver.reduction.splits import Sums, split
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _choices(demand: Demand, used: UsedDomains, metrics: Metrics) -> Iterator[li
     for chosen in combinations(types, metrics["core_types"]):
         parts = [part for part in inside if part.core_type in chosen]
         if {part.numa for part in parts} == set(used.numa_nodes):
-            yield from by_l3(parts) if demand.spans.one_l3 else [parts]
+            yield from by_l3(parts) if demand.rules.one_l3 else [parts]
 
 
 def _windows(demand: Demand, used: UsedDomains, metrics: Metrics) -> list[Window]:
@@ -98,7 +98,7 @@ def place(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
 
 def place_block(costs: Costs, parts: Sequence[CorePart], take: int) -> int:
     """Mask of the best ``take`` CPUs of a block; of one of its L3s, where the request asks for one."""
-    if not costs.demand.spans.one_l3:
+    if not costs.demand.rules.one_l3:
         return place(costs, parts, take)
     best = min(by_l3(parts), key=lambda group: _cost(costs.l3s.alike(costs.l3_kind(group)), take))
     return place(costs, best, take)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solver.problem import CorePart, Demand
+from topologies.graph import Machine
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,11 @@ def blocks_of(demand: Demand, by_l3: bool) -> tuple[Block, ...]:
     return tuple(sorted(found, key=lambda block: (block.numa, block.parts[0].core)))
 
 
-def l3s_lie_in_blocks(parts: Sequence[CorePart]) -> bool:
-    """Whether blocks that are not split by L3 still hold whole L3s."""
-    homes: dict[int, set[tuple[int, int, str]]] = {}
-    for part in parts:
-        homes.setdefault(part.l3, set()).add((part.numa, part.socket, part.core_type))
-    return all(len(found) == 1 for l3, found in homes.items() if l3 >= 0)
+def l3s_lie_in_blocks(machine: Machine, parts: Sequence[CorePart]) -> bool:
+    """Whether blocks that are not split by L3 still hold whole L3s, as far as these cores go."""
+    cores = [part.core for part in parts]
+    types: dict[int, str] = {}
+    of_one_type = all(
+        types.setdefault(part.l3, part.core_type) == part.core_type for part in parts if part.l3 >= 0
+    )
+    return of_one_type and machine.nests("l3", "numa", cores) and machine.nests("l3", "socket", cores)

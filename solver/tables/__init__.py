@@ -1,1 +1,0 @@
-"""The exact method without search: tables of what taking k CPUs costs, added up from cores to machines."""
