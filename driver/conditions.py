@@ -12,6 +12,7 @@ Condition = Literal[
     "FoldersUnwritable",
     "TopologyChanged",
     "StaticCPUManager",
+    "ExclusiveCPUsUnknown",
     "NRIAway",
     "LedgerQuarantine",
     "SlicesWithdrawn",
@@ -21,35 +22,39 @@ Condition = Literal[
 class Conditions:
     """The conditions that hold now, with a message each. Safe to use from any thread.
 
-    Listeners are called after each change, without a lock held.
+    Several parts may say that one condition holds, each under a name of its own (``by``); it holds until all have
+    taken it back. Listeners are called after each change, without a lock held.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._current: dict[Condition, str] = {}
+        self._messages: dict[tuple[Condition, str], str] = {}
         self._listeners: list[Callable[[], None]] = []
 
-    def set(self, condition: Condition, message: str) -> None:
+    def set(self, condition: Condition, message: str, by: str = "") -> None:
         """It holds from now on."""
         with self._lock:
-            changed = self._current.get(condition) != message
-            self._current[condition] = message
+            changed = self._messages.get((condition, by)) != message
+            self._messages[condition, by] = message
         if changed:
             log.warning("nothing new is prepared: %s: %s", condition, message)
             self._tell()
 
-    def clear(self, condition: Condition) -> None:
-        """It holds no longer."""
+    def clear(self, condition: Condition, by: str = "") -> None:
+        """It holds no longer, as far as this part is concerned."""
         with self._lock:
-            changed = self._current.pop(condition, None) is not None
+            changed = self._messages.pop((condition, by), None) is not None
         if changed:
             log.info("%s no longer holds", condition)
             self._tell()
 
     def current(self) -> dict[Condition, str]:
         """All that hold, oldest first."""
+        found: dict[Condition, str] = {}
         with self._lock:
-            return dict(self._current)
+            for (condition, _), message in self._messages.items():
+                found[condition] = f"{found[condition]}; {message}" if condition in found else message
+        return found
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call the listener after each change."""

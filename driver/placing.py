@@ -64,7 +64,7 @@ class Placer:
 
     def _attempt(self, draft: Entry, wish: Wish, solver: Solver) -> tuple[Entry, tuple[str, ...]]:
         before, given = self._ledger.snapshot, wish.set_aside
-        if clash := given & before.held:
+        if clash := given & before.taken:
             raise RefusedError("Held", holders(before, clash))
         result = _answer(solver, wish.requests, _offered(before, given))
         try:

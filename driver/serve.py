@@ -1,7 +1,8 @@
 """The driver put together, and the order in which it comes up and goes down.
 
-Warm up; wait for the node's lock; read the ledger; put CDI files right; join the runtime; then serve the kubelet.
-So whoever asks us anything finds the ledger read and every mask being put right.
+Warm up; wait for the node's lock; read the ledger; put CDI files right; ask the kubelet which CPUs it has given
+away itself; join the runtime; then serve the kubelet. So whoever asks us anything finds the ledger read and every
+mask being put right.
 """
 
 import logging
@@ -24,6 +25,8 @@ from driver.conditions import Conditions
 from driver.config import Config
 from driver.devices.devices import DeviceMap, devices_of
 from driver.devices.slices import NodeRef, slices
+from driver.foreign.look import look
+from driver.foreign.watch import ForeignWatch
 from driver.gauges import Gauges
 from driver.host import POD_UID, Host, former_names, keep_names
 from driver.http import Endpoints
@@ -54,7 +57,7 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
-THREADS = ("ledger", "slices", "events", "refresh", "release", "watch")
+THREADS = ("ledger", "foreign", "slices", "events", "refresh", "release", "watch")
 """That live as long as the driver serves."""
 
 ENDING = 4.0
@@ -114,6 +117,7 @@ class Driver:
         self.ledger = ledger = self._read_ledger()
         devices = self._devices(ledger)
         refresher = Refresher(lambda uid: preparer.renew(uid))
+        self._run(self._watch_kubelet(ledger))
         runtime = self._join_runtime(ledger, refresher)
         events = Events(self.api, self.host.name)
         self._run(events)
@@ -198,6 +202,13 @@ class Driver:
         self._run(self.watch)
         return devices
 
+    def _watch_kubelet(self, ledger: Ledger) -> ForeignWatch:
+        """What its CPU manager has given away is known before the runtime asks for the first masks."""
+        self.foreign = ForeignWatch(
+            lambda: look(self.folders.pod_resources, self.folders.cpu_manager_state), ledger, self.conditions
+        )
+        return self.foreign
+
     def _make_remote(self) -> RemoteRuntime:
         """It is started early, so that it can join the runtime as soon as the node's former driver has left it."""
         settings = Settings(
@@ -216,7 +227,7 @@ class Driver:
 
     def _joined_remote(self, ledger: Ledger, refresher: Refresher) -> RemoteRuntime | None:
         if self._remote:
-            self._remote.join(lambda: ledger.snapshot, ledger.own, refresher.ask)
+            self._remote.join(lambda: ledger.snapshot, ledger.own, refresher.ask, self.foreign.wake)
             self._running.append(_Closing(self._remote.stop))
         return self._remote
 
@@ -230,6 +241,7 @@ class Driver:
             self.metrics,
             self._kernel,
             refresher.ask,
+            suspect=self.foreign.wake,
         )
         self._run(runtime)
         return runtime

@@ -29,6 +29,16 @@ class Folders:
         return self.root / "plugins_registry"
 
     @property
+    def pod_resources(self) -> Path:
+        """The socket of the kubelet's pod-resources API."""
+        return self.root / "pod-resources" / "kubelet.sock"
+
+    @property
+    def cpu_manager_state(self) -> Path:
+        """The checkpoint of the kubelet's CPU manager."""
+        return self.root / "cpu_manager_state"
+
+    @property
     def ledger(self) -> Path:
         """The ledger's folder."""
         return self.plugin / "ledger"

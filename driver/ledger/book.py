@@ -10,6 +10,7 @@ from types import MappingProxyType
 from driver.errors import RefusedError
 from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.ledger.files import Aside, Files
+from driver.ledger.foreign import Foreign
 from driver.ledger.locks import Locks
 from driver.node import NodeCPUs
 from models import format_cpuset
@@ -70,8 +71,8 @@ class Ledger:
         """Hold the entry's CPUs from now on, in memory. A claim that holds others has to be forgotten first, lest
         its file still names those when they are somebody else's.
 
-        Raises ``RefusedError``: ``Held`` if another claim holds some of them or they are not allocatable,
-        ``NoSharedCPU`` if too few would be left for everyone else.
+        Raises ``RefusedError``: ``Held`` if another claim holds some of them, the kubelet has given them to a
+        container, or they are not allocatable; ``NoSharedCPU`` if too few would be left for everyone else.
         """
         with self._lock:
             self._check_free(entry)
@@ -104,6 +105,14 @@ class Ledger:
             return
         with self._lock:
             self._show(replace(self.snapshot, node=replace(node, offline=cpus)))
+        self._tell()
+
+    def set_foreign(self, foreign: Foreign) -> None:
+        """What the kubelet's CPU manager has given to containers by now."""
+        if self.snapshot.foreign == foreign:
+            return
+        with self._lock:
+            self._show(replace(self.snapshot, foreign=foreign))
         self._tell()
 
     def update(self, entry: Entry) -> None:
@@ -232,7 +241,8 @@ class Ledger:
 def holders(snapshot: Snapshot, cpus: frozenset[int]) -> str:
     """Who holds these CPUs, in words."""
     claims = [entry.title for entry in snapshot.entries.values() if entry.cpuset & cpus]
-    whose = f"claim {', '.join(sorted(claims)[:5])}" if claims else "a file of the ledger in quarantine"
+    others = "the kubelet's CPU manager" if cpus & snapshot.foreign.given else "a file of the ledger in quarantine"
+    whose = f"claim {', '.join(sorted(claims)[:5])}" if claims else others
     return f"CPUs {format_cpuset(cpus)} are held by {whose}"
 
 
@@ -244,11 +254,13 @@ def _of_claim(uid: str) -> str:
 def _check_allocatable(snapshot: Snapshot, entry: Entry) -> None:
     if clash := entry.cpuset - snapshot.node.allocatable:
         raise RefusedError("Held", f"CPUs {format_cpuset(clash)} are reserved or not online")
+    if clash := entry.cpuset & snapshot.foreign.given:
+        raise RefusedError("Held", holders(snapshot, clash))
 
 
 def _check_shared(snapshot: Snapshot, entry: Entry) -> None:
     node = snapshot.node
-    left = len(node.spare(snapshot.held | entry.cpuset))
+    left = len(node.spare(snapshot.taken | entry.cpuset))
     if left < node.min_shared:
         reason = f"{left} CPUs would be left in the shared pool, and {node.min_shared} must stay (minSharedCPUs)"
         raise RefusedError("NoSharedCPU", reason)

@@ -1,12 +1,13 @@
 """One claim as the ledger keeps it, and the ledger as its readers see it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
+from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 from models import Allocation, CPUSet
 from models.allocation import Engine
@@ -93,26 +94,40 @@ class Entry(_Value):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The ledger at one moment, immutable, to be read without waiting. ``quarantined``: CPUs that torn or
-    foreign files of the ledger name; nobody gets them until the files are dealt with. ``version``: counts the
-    ledger's changes, so that the newer of two snapshots has the higher one."""
+    """The ledger at one moment, immutable, to be read without waiting.
+
+    ``quarantined``: CPUs that torn or foreign files of the ledger name; nobody gets them until the files are dealt
+    with. ``version``: counts the ledger's changes, so that the newer of two snapshots has the higher one.
+    ``foreign``: what the kubelet's CPU manager has given away.
+    """
 
     node: NodeCPUs
     entries: Mapping[str, Entry]
     quarantined: frozenset[int] = frozenset()
     version: int = 0
+    foreign: Foreign = field(default_factory=Foreign)
+
+    @cached_property
+    def claimed(self) -> frozenset[int]:
+        """CPUs of all claims. They stay theirs, whoever else is given them."""
+        return frozenset[int]().union(*(entry.cpuset for entry in self.entries.values()))
 
     @cached_property
     def held(self) -> frozenset[int]:
         """CPUs of all claims, and of files that could not be read."""
-        return self.quarantined.union(*(entry.cpuset for entry in self.entries.values()))
+        return self.quarantined | self.claimed
+
+    @cached_property
+    def taken(self) -> frozenset[int]:
+        """CPUs that are neither in the shared pool nor may be given to a claim."""
+        return self.held | self.foreign.given
 
     @cached_property
     def free(self) -> frozenset[int]:
-        """Allocatable minus held."""
-        return self.node.allocatable - self.held
+        """Allocatable minus taken."""
+        return self.node.allocatable - self.taken
 
     @cached_property
     def pool(self) -> frozenset[int]:
-        """What containers without a claim run on; never empty unless there is nothing at all."""
-        return self.node.pool(self.held)
+        """What containers without a claim run on; never empty unless claims have all there is."""
+        return self.node.pool(self.taken) or self.node.pool(self.held)

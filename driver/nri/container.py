@@ -53,7 +53,8 @@ class Container:
     ``told``, ``told_at``: what the runtime was told last, and when (monotonic seconds). ``faithful``: whether the
     runtime's note of its mask cannot be newer than what its processes have. ``pending``: what the runtime may
     still be applying, apart from its order of events. ``version`` counts what it was told and what arrived.
-    ``astray``: its mask was not what it should have been, and nobody has put it right yet.
+    ``astray``: its mask was not what it should have been, and nobody has put it right yet. ``asked``: the CPUs
+    that somebody else last wanted it to have, as the kubelet's static CPU manager does.
     """
 
     sight: Sight
@@ -68,6 +69,7 @@ class Container:
     pending: tuple[Pending, ...] = ()
     version: int = 0
     astray: bool = False
+    asked: frozenset[int] | None = None
 
     @property
     def id(self) -> str:

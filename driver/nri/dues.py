@@ -41,5 +41,6 @@ def lost(containers: Iterable[Container], snapshot: Snapshot, before: float) -> 
 
 
 def _is_told(container: Container, pin: Pin) -> bool:
-    """Whether it was told this, or was found to have it."""
-    return container.told == pin or (container.told is None and not pin.mems and container.confirmed(pin))
+    """Whether it was told this, or was found to have it, or is left as it is."""
+    found = container.told is None and not pin.mems and container.confirmed(pin)
+    return not pin.cpus or container.told == pin or found

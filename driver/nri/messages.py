@@ -9,6 +9,7 @@ from pydantic import Field
 
 from driver.conditions import Condition
 from driver.ledger.entry import Entry, Owner, Snapshot
+from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 from driver.processes import Message
 from models import CPUSet
@@ -34,8 +35,8 @@ class Settings(Message):
 class Change(Message):
     """What the ledger has become since the last change that was sent; the first starts from nothing.
 
-    ``node``: ``None`` if it is as before. ``held``: entries that are new or have changed, without what is
-    ``UNSENT``. ``gone``: uids of those that are there no longer.
+    ``node``, ``foreign``: ``None`` if they are as before. ``held``: entries that are new or have changed, without
+    what is ``UNSENT``. ``gone``: uids of those that are there no longer.
     """
 
     version: int
@@ -43,6 +44,7 @@ class Change(Message):
     held: tuple[Entry, ...] = ()
     gone: tuple[str, ...] = ()
     quarantined: CPUSet = frozenset()
+    foreign: Foreign | None = None
 
 
 class Question(Message):
@@ -86,7 +88,8 @@ class News(Message):
     """One message from the process. The first has nothing in it but says that it is ready.
 
     ``acknowledged``: version of the ledger by which the runtime is answered from now on. ``repaired``: containers
-    whose masks have been put right. ``look``: uid of a claim whose pods should be read anew.
+    whose masks have been put right. ``look``: uid of a claim whose pods should be read anew. ``suspect``: somebody
+    else names CPUs for containers.
     """
 
     acknowledged: int | None = None
@@ -95,6 +98,7 @@ class News(Message):
     owned: Owned | None = None
     repaired: int = 0
     look: str = ""
+    suspect: bool = False
 
 
 def change(before: Snapshot | None, now: Snapshot) -> Change:
@@ -106,6 +110,7 @@ def change(before: Snapshot | None, now: Snapshot) -> Change:
         held=tuple(_slim(entry) for uid, entry in now.entries.items() if former.get(uid) is not entry),
         gone=tuple(former.keys() - now.entries.keys()),
         quarantined=now.quarantined,
+        foreign=None if before and before.foreign == now.foreign else now.foreign,
     )
 
 
@@ -117,7 +122,8 @@ def changed(before: Snapshot | None, step: Change) -> Snapshot:
     former: Mapping[str, Entry] = before.entries if before else {}
     entries = {uid: entry for uid, entry in former.items() if uid not in step.gone}
     entries |= {entry.uid: entry for entry in step.held}
-    return Snapshot(node, MappingProxyType(entries), step.quarantined, version=step.version)
+    foreign = step.foreign or (before.foreign if before else Foreign())
+    return Snapshot(node, MappingProxyType(entries), step.quarantined, step.version, foreign)
 
 
 def _slim(entry: Entry) -> Entry:

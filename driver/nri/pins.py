@@ -5,7 +5,7 @@ from itertools import groupby
 
 from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.names import VARIABLE, is_uid
-from driver.nri.container import Container
+from driver.nri.container import Container, Stage
 from driver.nri.sight import MOST_VARIABLES, Pin, Sight
 from models import CpusatError, format_cpuset, parse_cpuset
 
@@ -96,14 +96,33 @@ def held_by(container: Container, snapshot: Snapshot) -> list[Entry]:
 
 
 def desired(container: Container, snapshot: Snapshot) -> Pin:
-    """Its claims' CPUs and memory nodes, or the shared pool."""
+    """Its claims' CPUs and memory nodes; what the kubelet's CPU manager has given it; or the shared pool.
+
+    No CPUs: it is left as it is.
+    """
     entries = held_by(container, snapshot)
+    if not entries and _is_left_alone(container, snapshot):
+        return Pin(frozenset())
     if not entries:
-        return Pin(snapshot.pool)
+        return Pin(_of_kubelet(container, snapshot) or snapshot.pool)
     return Pin(
         snapshot.node.up(frozenset().union(*(entry.cpuset for entry in entries))),
         frozenset().union(*(entry.mems for entry in entries)),
     )
+
+
+def _of_kubelet(container: Container, snapshot: Snapshot) -> frozenset[int]:
+    """CPUs that the kubelet has given it, but for those of claims. What the kubelet has asked for since counts."""
+    sight = container.sight
+    given = snapshot.foreign.of(sight.pod, sight.pod_uid, sight.name)
+    return snapshot.node.up((container.asked or given) - snapshot.claimed) if given else given
+
+
+def _is_left_alone(container: Container, snapshot: Snapshot) -> bool:
+    """Whether it may have its CPUs from the kubelet, which nobody can tell, and has none of a claim. One that we
+    have let in or moved ourselves is ours."""
+    ours = snapshot.foreign.known or container.told is not None or container.stage is Stage.CREATING
+    return not ours and not (container.reach | (container.asked or frozenset())) & snapshot.claimed
 
 
 def in_the_way(container: Container, others: Iterable[Container], snapshot: Snapshot) -> list[Container]:

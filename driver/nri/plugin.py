@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from driver.nri.listing import Listing, ReadMask
 from driver.nri.pins import InTheWayError, RefusedContainerError
 from driver.nri.registry import Registry
-from driver.nri.sight import Pin, Sight, cpus_of
+from driver.nri.sight import Sight, cpus_of
 from driver.nri.static_manager import StaticManager
 from driver.nri.ttrpc import FAILED_PRECONDITION, UNIMPLEMENTED, CallError
 from driver.protos import nri_pb2 as nri
@@ -101,6 +101,8 @@ class Plugin:
         request = nri.CreateContainerRequest.FromString(payload)
         sight = Sight.of(request.pod, request.container)
         pin, updates = self._registry.create(sight, self._masks(sight))
+        if sight.cpus and sight.cpus != pin.cpus:
+            self._registry.later.put(self._manager.suspect)
         response = nri.CreateContainerResponse(update=[each.message() for each in updates])
         pin.into(response.adjust.linux.resources)
         return response
@@ -114,18 +116,15 @@ class Plugin:
 
     def _update(self, payload: bytes) -> nri.UpdateContainerResponse:
         request = nri.UpdateContainerRequest.FromString(payload)
-        sight = Sight.of(request.pod, request.container)
-        pin = self._registry.update(sight)
+        sight, asked = Sight.of(request.pod, request.container), cpus_of(request.linux_resources)
+        pin = self._registry.update(sight, asked)
         response = nri.UpdateContainerResponse()
         if pin is not None and pin.cpus:
-            self._watch_for_manager(sight, cpus_of(request.linux_resources), pin)
             update = response.update.add(container_id=sight.id)
             pin.into(update.linux.resources)
+        if asked:
+            self._registry.later.put(partial(self._manager.asked, sight, asked, pin.cpus if pin else asked))
         return response
-
-    def _watch_for_manager(self, sight: Sight, asked: frozenset[int] | None, pin: Pin) -> None:
-        if asked and asked != pin.cpus:
-            self._registry.later.put(partial(self._manager.noticed, sight, asked))
 
     def _stop(self, payload: bytes) -> nri.StopContainerResponse:
         request = nri.StopContainerRequest.FromString(payload)

@@ -88,6 +88,7 @@ class Side:
             Kernel(settings.cgroup_root),
             self._look,
             self._tell_state,
+            self._suspect,
         )
         self._conditions.listen(self._tell_state)
 
@@ -131,6 +132,9 @@ class Side:
 
     def _look(self, uid: str) -> None:
         self._outbox.put(lambda: News(look=uid))
+
+    def _suspect(self) -> None:
+        self._outbox.put(lambda: News(suspect=True))
 
     def _tell_state(self) -> None:
         self._outbox.put(

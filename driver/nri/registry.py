@@ -103,14 +103,18 @@ class Registry:
             if sight.id in self._containers or sight.state != nri.CONTAINER_STOPPED:
                 self._keep(self._known(sight, Stage.RUNNING).reach_stage(Stage.RUNNING))
 
-    def update(self, sight: Sight) -> Pin | None:
-        """Somebody updates it: what it keeps. ``None`` if nothing is known of it."""
+    def update(self, sight: Sight, asked: frozenset[int] | None = None) -> Pin | None:
+        """Somebody updates it, and perhaps asks for CPUs: what it gets. A pin without CPUs leaves it to him.
+        ``None`` if nothing is known of it."""
         with self._lock:
             if sight.id not in self._containers and sight.state not in STAGES:
                 return None
             container = self._known(sight, STAGES.get(sight.state, Stage.CREATED))
+            container = replace(container, asked=asked or container.asked)
             pin = desired(container, self._snapshot())
-            self._keep(container.tell_apart("answer", pin, self._clock()))
+            coming = pin if pin.cpus else Pin(asked or frozenset())
+            told = container.tell_apart("answer", coming, self._clock())
+            self._keep(told if pin.cpus else replace(told, told=container.told))
             return pin
 
     def updated(self, container_id: str) -> None:
@@ -302,8 +306,8 @@ class Registry:
         except RefusedContainerError as error:
             container = replace(container, refusal=str(error))
             self.later.put(partial(log.warning, "runs as without a claim: %s", error))
-        astray = running and (note if mask is None else mask) != desired(container, snapshot).cpus
-        return replace(container, astray=astray)
+        cpus = desired(container, snapshot).cpus
+        return replace(container, astray=running and bool(cpus) and (note if mask is None else mask) != cpus)
 
     def _listed(self, sight: Sight, mask: frozenset[int] | None) -> Container:
         stage = STAGES[sight.state]

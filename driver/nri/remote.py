@@ -11,6 +11,7 @@ from driver.conditions import Condition, Conditions
 from driver.ledger.entry import Owner, Snapshot
 from driver.nri.link import ALIVE, START_LIMIT, GoneError, Link
 from driver.nri.messages import About, News, Settings, State
+from driver.nri.static_manager import nobody_asks
 from driver.ports import MaskObserver
 
 log = logging.getLogger(__name__)
@@ -57,10 +58,14 @@ class RemoteRuntime:
         self._keeper.start()
 
     def join(
-        self, snapshot: Callable[[], Snapshot], own: Callable[[str, Owner], None], look: Callable[[str], None]
+        self,
+        snapshot: Callable[[], Snapshot],
+        own: Callable[[str, Owner], None],
+        look: Callable[[str], None],
+        suspect: Callable[[], None] = nobody_asks,
     ) -> None:
         """Connect to the runtime, and stay connected. The arguments are those of ``NRIRuntime``."""
-        self._own, self._look = own, look
+        self._own, self._look, self._suspect = own, look, suspect
         self._snapshot = snapshot
         self.changed()
 
@@ -174,6 +179,8 @@ class RemoteRuntime:
             self.changed()
         if news.look:
             self._look(news.look)
+        if news.suspect:
+            self._suspect()
         if news.acknowledged is not None or news.state:
             with self._progress:
                 self._progress.notify_all()

@@ -17,7 +17,7 @@ from driver.nri.plugin import Plugin
 from driver.nri.reconcile import Reconciler
 from driver.nri.registry import Registry, nobody_looks
 from driver.nri.session import INDEX, TURN, relay, session
-from driver.nri.static_manager import StaticManager
+from driver.nri.static_manager import StaticManager, nobody_asks
 from driver.nri.traits import freezes, is_direct
 from driver.nri.ttrpc import Connection
 from driver.ports import MaskObserver
@@ -47,8 +47,9 @@ class NRIRuntime:
     ``snapshot``: the ledger's, now. ``own``: told which container carries a claim, from a thread of ours.
     ``kernel``: reads masks. ``look``: told the uid of a claim, from a thread of ours, when a container is refused
     because its pod is not among those that the claim is reserved for. It returns at once, and has the ledger
-    brought up to date for the next try. ``met``: called when the runtime comes or goes, see ``wait``. At ``stop``
-    all masks stay as they are.
+    brought up to date for the next try. ``met``: called when the runtime comes or goes, see ``wait``. ``suspect``:
+    called, from a thread of ours, when somebody else names CPUs for a container: the kubelet should be asked which
+    it has given. At ``stop`` all masks stay as they are.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class NRIRuntime:
         kernel: ReadMask,
         look: Callable[[str], None] = nobody_looks,
         met: Callable[[], None] = _nothing,
+        suspect: Callable[[], None] = nobody_asks,
     ) -> None:
         self._path, self._conditions, self._kernel, self._met = path, conditions, kernel, met
         self._registry = Registry(snapshot, own, look)
-        self._manager = StaticManager(conditions)
+        self._manager = StaticManager(conditions, suspect)
         self._reconciler = Reconciler(self._registry, kernel, observer, self._tell, self._after_round)
         self._stopping, self._here = threading.Event(), threading.Event()
         self._round = threading.Condition()

@@ -1,4 +1,4 @@
-"""The kubelet's static CPU manager beside us: seen by its updates, for its own state is none of our business."""
+"""The kubelet's static CPU manager beside us, seen by its updates. ``driver.foreign`` knows what it has given."""
 
 import time
 from collections.abc import Callable
@@ -14,12 +14,30 @@ QUIET = 300.0
 """Seconds without such an update after which it is gone."""
 
 
-class StaticManager:
-    """Counts updates that would give a container other CPUs than ours. Called by one thread at a time."""
+def nobody_asks() -> None:
+    """For tests and tools without a kubelet."""
 
-    def __init__(self, conditions: Conditions, clock: Callable[[], float] = time.monotonic) -> None:
-        self._conditions, self._clock = conditions, clock
+
+class StaticManager:
+    """Counts updates that would give a container other CPUs than ours. Called by one thread at a time.
+
+    ``suspect`` is called when somebody other than we names CPUs for a container: the kubelet should be asked.
+    """
+
+    def __init__(
+        self,
+        conditions: Conditions,
+        suspect: Callable[[], None] = nobody_asks,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._conditions, self.suspect, self._clock = conditions, suspect, clock
         self._last: dict[str, float] = {}
+
+    def asked(self, sight: Sight, cpus: frozenset[int], kept: frozenset[int]) -> None:
+        """Somebody wants the container on these CPUs, and it is kept on those."""
+        self.suspect()
+        if cpus != kept:
+            self.noticed(sight, cpus)
 
     def noticed(self, sight: Sight, cpus: frozenset[int]) -> None:
         """Somebody wants the container on these CPUs."""

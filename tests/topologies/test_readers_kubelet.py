@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import BadInputError
-from topologies.readers.kubelet import read_cpu_manager_state
+from topologies.readers.kubelet import CPUManagerState, read_cpu_manager_state, read_state
 
 
 def test_held_cpus_are_named_by_pod_and_container():
@@ -60,3 +60,15 @@ def test_a_broken_state_is_one_clear_error(text: str, message: str):
 def test_no_text_raises_anything_but_bad_input(text: str):
     with pytest.raises(BadInputError):
         read_cpu_manager_state(text)
+
+
+def test_cpus_of_whole_pods_are_read_where_there_are_some():
+    state = {"policyName": "static", "defaultCpuSet": "0", "podEntries": {"uid": {"cpuSet": "2-5"}, "other": {}}}
+    found = read_state(json.dumps(state))
+    assert (found.policy, found.default, found.containers) == ("static", {0}, {})
+    assert found.pods == {"uid": {2, 3, 4, 5}, "other": frozenset()}
+
+
+def test_policy_none_has_given_nothing_whatever_entries_stand_there():
+    state = {"policyName": "none", "defaultCpuSet": "", "entries": {"u": {"c": "1"}}, "podEntries": {"u": {}}}
+    assert read_state(json.dumps(state)) == CPUManagerState("none")

@@ -19,6 +19,7 @@ from driver.ports import ClaimRef
 from driver.protos import dra_pb2 as dra
 from driver.protos import health_pb2 as health
 from driver.protos import registration_pb2 as registration
+from tests.driver.kubelet.cpu_manager import CPUManager
 
 Version = Literal["v1", "v1beta1"]
 HealthVersion = Literal["v1", "v1beta1", "v1alpha1"]
@@ -90,6 +91,7 @@ class Kubelet:
         self.root, self.driver = root, driver
         self.info: registration.PluginInfo | None = None
         self._channels: dict[Path, grpc.Channel] = {}
+        self.cpu_manager = CPUManager(root)
 
     def __enter__(self) -> "Kubelet":
         return self

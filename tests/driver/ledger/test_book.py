@@ -13,6 +13,7 @@ from driver.ledger import book
 from driver.ledger.book import Ledger
 from driver.ledger.entry import Entry, Owner, Snapshot
 from driver.ledger.files import Files
+from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 from models import parse_cpuset
 from tests.driver.cluster.waiting import until
@@ -443,3 +444,50 @@ def test_each_touch_of_a_claim_gives_it_another_number(ledger: Ledger) -> None:
     assert len(set(seen)) == 4
     ledger.touch("never")
     assert set(ledger.touched()) == {"a", "b"}
+
+
+def test_cpus_that_the_kubelet_has_given_leave_pool_and_offer_and_are_refused(ledger: Ledger) -> None:
+    heard: list[frozenset[int]] = []
+    ledger.reserve(entry("a", "1-2"))
+    ledger.listen(lambda: heard.append(ledger.snapshot.pool))
+    for _ in range(2):
+        ledger.set_foreign(Foreign({"ns/p/c": frozenset({0, 2, 3, 4})}))
+    assert heard == [frozenset(range(5, 16))]
+    assert ledger.snapshot.free == frozenset(range(5, 16))
+    assert ledger.snapshot.claimed == ledger.snapshot.held == {1, 2}
+    with pytest.raises(RefusedError, match="Held: CPUs 4 are held by the kubelet's CPU manager"):
+        ledger.reserve(entry("b", "4-5"))
+    with pytest.raises(RefusedError, match="1 CPUs would be left in the shared pool"):
+        ledger.reserve(entry("b", "5-14"))
+    ledger.reserve(entry("b", "5-13"))
+    ledger.forget("b")
+    assert ledger.snapshot.foreign.given == {0, 2, 3, 4}
+
+
+def test_the_pool_is_never_empty_for_what_the_kubelet_has_given() -> None:
+    """Containers have to run somewhere; claims keep theirs."""
+    foreign = Foreign({"ns/p/c": frozenset(range(16))})
+    assert Snapshot(NODE, {"a": entry("a", "1-15")}, foreign=foreign).pool == {0}
+    assert Snapshot(NODE, {"a": entry("a", "1-14")}, foreign=foreign).pool == {15}
+
+
+def test_a_claim_that_is_taken_over_keeps_its_cpus_whoever_the_kubelet_has_given_them_to(ledger: Ledger) -> None:
+    ledger.set_foreign(Foreign({"ns/p/c": frozenset({2, 3})}))
+    ledger.adopt(entry("a", "2-4"))
+    assert ledger.snapshot.claimed == {2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("foreign", "bars"),
+    [
+        (Foreign(), False),
+        (Foreign(known=False), True),
+        (Foreign(static=True), True),
+        (Foreign({"ns/p/c": frozenset({1})}), True),
+    ],
+    ids=str,
+)
+def test_nothing_can_be_promised_beside_a_manager_that_gives_or_that_nobody_knows(
+    foreign: Foreign, bars: bool
+) -> None:
+    assert foreign.bars is bars

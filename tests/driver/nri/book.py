@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from driver.ledger.entry import Entry, Owner, Snapshot
+from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 
 
@@ -31,6 +32,12 @@ class Book:
         """Remember who carries it."""
         if uid in self.snapshot.entries:
             self._put(self.snapshot.entries[uid].model_copy(update={"owner": owner}))
+
+    def give(self, known=True, **given):
+        """The kubelet's CPU manager has given CPUs: by uid of the pod, to its container ``main``."""
+        cpus = {f"{pod}/main": frozenset(cpus) for pod, cpus in given.items()}
+        foreign = Foreign(cpus, known, static=bool(cpus))
+        self.snapshot = replace(self.snapshot, foreign=foreign, version=self.snapshot.version + 1)
 
     def _put(self, entry):
         entries = {**self.snapshot.entries, entry.uid: entry}

@@ -26,7 +26,7 @@ class Scene:
         self.fake = FakeRuntime(folder / "nri.sock", **options)
         self.book = Book()
         self.conditions, self.recorder = Conditions(), Recorder()
-        self.driver, self.looked_at = None, []
+        self.driver, self.looked_at, self.suspected = None, [], []
 
     def make(self):
         """A driver's side with an empty memory."""
@@ -39,6 +39,7 @@ class Scene:
             self.recorder,
             fake.kernel,
             self.looked_at.append,
+            lambda: self.suspected.append(1),
         )
 
     def connect(self):

@@ -121,14 +121,21 @@ class FakeRuntime:
     # What a kubelet does
 
     def create(
-        self, pod_uid: str, name: str, env: dict[str, str] | Iterable[str] = (), *, start: bool = True
+        self,
+        pod_uid: str,
+        name: str,
+        env: dict[str, str] | Iterable[str] = (),
+        *,
+        start: bool = True,
+        cpus: str = "",
     ) -> FakeContainer:
-        """Create a container, its pod first if need be, and start it. Raises ``NotCreated``."""
+        """Create a container, its pod first if need be, and start it. ``cpus``: those that a kubelet with a static
+        CPU manager asks for. Raises ``NotCreated``."""
         variables = [f"{key}={value}" for key, value in env.items()] if isinstance(env, dict) else list(env)
         if pod_uid not in self.pods:
             self.run_pod(pod_uid)
         number = next(self._ids)
-        container = FakeContainer(f"c{number:06d}", pod_uid, name, tuple(variables), created_at=number)
+        container = FakeContainer(f"c{number:06d}", pod_uid, name, tuple(variables), cpus, created_at=number)
         self._ask_to_create(container)
         self.containers[container.id] = container
         self._event(nri.POST_CREATE_CONTAINER, container)

@@ -1,16 +1,19 @@
 """Whatever happens, in whatever order: nobody runs on the CPUs of a claim whose container runs.
 
+The kubelet's CPU manager gives CPUs to containers as it likes, those of claims too, and may not be known to do so.
+
 The registry against a model of a runtime and a kernel: updates are applied at once, or only noted, or lost;
 answers to others' updates are applied some time after; the ledger changes at any time. Where masks cannot be read,
 what the runtime has noted for a running container is what it has, and an update that changes no note is not lost.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from driver.ledger.foreign import Foreign
 from driver.nri import pins
 from driver.nri.pins import RefusedContainerError
 from driver.nri.registry import Registry
@@ -42,7 +45,7 @@ class Masks(RuleBasedStateMachine):
         self.time = 0.0
         self.registry = Registry(lambda: self.book.snapshot, self.book.own, clock=lambda: self.time)
         self.containers = {}
-        self.count, self.flight = 0, []
+        self.count, self.flight, self.given = 0, [], {}
         self.registry.synchronize([], {}, {}, afresh=True)
 
     def read(self, container_id):
@@ -83,6 +86,15 @@ class Masks(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.book.snapshot.entries)))
         if carried or not any(uid in each.claims for each in self.registry.known()):
             self.book.forget(uid)
+
+    @precondition(lambda self: self.containers)
+    @rule(data=st.data(), cpus=st.sets(st.sampled_from(ONLINE), max_size=3), known=st.booleans())
+    def give(self, data, cpus, known):
+        """The kubelet's CPU manager gives CPUs to a container, or takes them back."""
+        each = self.pick(data.draw, "creating", "created", "task", "starting", "running").sight
+        self.given = {**self.given, f"{each.pod_uid}/{each.name}": frozenset(cpus)}
+        given = {name: cpus for name, cpus in self.given.items() if cpus}
+        self.book.snapshot = replace(self.book.snapshot, foreign=Foreign(given, known))
 
     @rule(data=st.data())
     def create_shared(self, data):
@@ -160,11 +172,11 @@ class Masks(RuleBasedStateMachine):
         self.registry.started(self.seen(model))
 
     @precondition(lambda self: self.have("running"))
-    @rule(data=st.data())
-    def update(self, data):
+    @rule(data=st.data(), asked=st.none() | st.frozensets(st.sampled_from(ONLINE), min_size=1, max_size=3))
+    def update(self, data, asked):
         model = self.pick(data.draw, "running")
         if model.answer is None:
-            model.answer = self.registry.update(self.seen(model)).cpus
+            model.answer = self.registry.update(self.seen(model), asked).cpus or asked
 
     @precondition(lambda self: any(each.answer for each in self.containers.values()))
     @rule(data=st.data(), fails=st.booleans())
@@ -235,8 +247,9 @@ class Masks(RuleBasedStateMachine):
     def what_counts_as_settled_is_so(self):
         unsettled = {each.id for each in self.registry.unsettled()}
         for each in self.registry.known():
-            if each.started and each.id not in unsettled:
-                assert self.containers[each.id].kernel == pins.desired(each, self.book.snapshot).cpus
+            wanted = pins.desired(each, self.book.snapshot).cpus
+            if wanted and each.started and each.id not in unsettled:
+                assert self.containers[each.id].kernel == wanted
 
     def teardown(self):
         """However it went: with updates that arrive, all is in line after a few rounds."""

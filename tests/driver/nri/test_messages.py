@@ -6,6 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from driver.ledger.entry import Entry, Grant, Owner, Snapshot
+from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 from driver.nri.messages import MAX_BYTES, Change, Order, change, changed
 
@@ -30,6 +31,9 @@ FULL = Entry(
 )
 
 
+FOREIGN = Foreign({"ns/pod/main": frozenset({2, 3}), "uid/*": frozenset({6})}, known=False, static=True)
+
+
 def snapshot(*entries, **more):
     return Snapshot(NODE, MappingProxyType({each.uid: each for each in entries}), **more)
 
@@ -42,7 +46,7 @@ def crossed(before, now):
 
 def test_every_part_of_a_snapshot_arrives():
     """A part that is added to the ledger's snapshot has to be sent, too."""
-    sent = snapshot(FULL, quarantined=frozenset({9}), version=7)
+    sent = snapshot(FULL, quarantined=frozenset({9}), version=7, foreign=FOREIGN)
     default = snapshot()
     for each in fields(Snapshot):
         if each.name != "node":
@@ -73,6 +77,14 @@ def test_only_what_has_changed_is_sent():
     step = change(before, now)
     assert ({each.uid for each in step.held}, step.gone, step.node) == ({"a", "new"}, ("u9",), None)
     assert crossed(before, now) == now
+
+
+def test_what_the_kubelet_has_given_is_sent_when_it_changes():
+    before = snapshot(FULL, version=3, foreign=FOREIGN)
+    for foreign in (FOREIGN, Foreign()):
+        now = replace(before, foreign=foreign, version=4)
+        assert (change(before, now).foreign is None) is (foreign is FOREIGN)
+        assert crossed(before, now) == now
 
 
 def test_a_change_of_the_node_is_sent():
