@@ -69,6 +69,7 @@ def _cpus(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
         ("free", "CPUs that a claim could get.", snapshot.free),
         ("reserved", "CPUs kept for the system.", snapshot.node.reserved),
         ("shared", "CPUs that containers without a claim run on.", snapshot.pool),
+        ("foreign", "CPUs that the kubelet's CPU manager has given to containers.", snapshot.foreign.given),
         ("quarantined", "CPUs that ledger files which cannot be read keep from everyone.", snapshot.quarantined),
     ):
         yield _gauge(f"cpus_{name}", text, {(): len(cpus)})

@@ -168,10 +168,29 @@ def test_every_folder_that_the_driver_uses_is_mounted_from_the_same_place_of_the
     for folder in (kubelet.plugin, kubelet.registry, settings.cdi_dir, settings.nri_socket.parent):
         assert paths.pop(mounts[folder]["name"]) == folder
         assert not mounts[folder].get("readOnly")
-    for folder in (settings.cgroup_root, Path("/sys")):
+    for folder in (settings.cgroup_root, Path("/sys"), kubelet.pod_resources.parent, kubelet.cpu_manager_state):
         assert paths.pop(mounts[folder]["name"]) == folder
         assert mounts[folder]["readOnly"]
     assert paths == {}
+
+
+def test_of_the_kubelets_own_folder_no_more_is_mounted_than_the_driver_reads(pod: Document) -> None:
+    """The folder has the secrets of all pods. A file that is not there must not become a folder."""
+    types = {each["hostPath"]["path"]: each["hostPath"]["type"] for each in pod["volumes"] if "hostPath" in each}
+    kubelet = {path: kind for path, kind in types.items() if path.startswith("/var/lib/kubelet")}
+    assert kubelet == {
+        "/var/lib/kubelet/plugins/dra.cpu": "DirectoryOrCreate",
+        "/var/lib/kubelet/plugins_registry": "Directory",
+        "/var/lib/kubelet/pod-resources": "Directory",
+        "/var/lib/kubelet/cpu_manager_state": "File",
+    }
+
+
+def test_nodes_are_selected_by_a_label_that_every_page_names_which_has_it_set(pod: Document) -> None:
+    (label,) = [f"{key}={value}" for key, value in pod["nodeSelector"].items() if key != "kubernetes.io/os"]
+    assert label == "dra.cpu/driver=cpusat"
+    for page in ("quickstart.md", "migration.md"):
+        assert f"kubectl label node NODE {label}" in (DEPLOY.parent / "docs/driver" / page).read_text()
 
 
 def test_the_driver_learns_its_node_and_pod_by_the_variables_it_reads(container: Document) -> None:

@@ -45,6 +45,7 @@ class DeployedNode(Node):
     def start_driver(self) -> None:
         """Run the container, and wait until it serves the kubelet."""
         (self.folder / "k/plugins/dra.cpu").mkdir(parents=True)
+        self.kubelet.cpu_manager.serve()
         pod = self.cri.run_pod(str(uuid.uuid4()))
         fields = {"pod_sandbox_id": pod.sandbox, "config": self._config_of(pod.uid), "sandbox_config": pod.config}
         self.driver = str(self.cri.call("CreateContainer", **fields).container_id)
@@ -53,6 +54,7 @@ class DeployedNode(Node):
 
     def end_driver(self, how: Any = None) -> None:
         """It goes with all other pods."""
+        self.kubelet.cpu_manager.close()
 
     def page(self, path: str) -> str:
         """What the driver answers at a path."""
@@ -145,6 +147,7 @@ def test_the_deployed_container_serves_without_any_privilege(node: DeployedNode)
     assert {int(status[f"Cap{kind}"], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {0}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     until("it is ready", lambda: node.page("/readyz") == "ok\n")
+    assert node.kubelet.cpu_manager.calls, "the kubelet is asked at a socket that is mounted read-only"
     neighbour, ref = node.run(name="neighbour"), node.claim()
     cpus = node.prepare(ref)
     carrier = node.run(ref)
