@@ -2,6 +2,7 @@
 
 import logging
 import time
+from functools import partial
 
 import pytest
 
@@ -39,7 +40,7 @@ class Scene:
             self.recorder,
             fake.kernel,
             self.looked_at.append,
-            lambda: self.suspected.append(1),
+            suspect=partial(self.suspected.append, 1),
         )
 
     def connect(self):
@@ -102,7 +103,8 @@ class ApartScene(Scene):
     def connect(self):
         """Start it, and have it join."""
         self.prepare()
-        self.driver.join(lambda: self.book.snapshot, self.book.own, self.looks.append)
+        suspect = partial(self.suspected.append, 1)
+        self.driver.join(lambda: self.book.snapshot, self.book.own, self.looks.append, suspect)
         assert self.driver.wait(WAIT)
         self.fake.wait_for_plugin()
         return self

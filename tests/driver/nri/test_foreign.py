@@ -3,16 +3,19 @@
 import pytest
 
 from driver.nri.sight import Pin, Sight
-from tests.driver.nri.conftest import eventually
+from tests.driver.nri.conftest import ApartScene, Scene, eventually
 from tests.driver.nri.test_registry import Table
 
 EVERYONE = frozenset(range(16))
 
 
-@pytest.fixture
-def before(scenes):
-    """A node before the driver comes: a container with CPUs of its own from the kubelet, and one on the others."""
-    scene = scenes()
+@pytest.fixture(params=[Scene, ApartScene])
+def before(request, scenes):
+    """A node before the driver comes: a container with CPUs of its own from the kubelet, and one on the others.
+
+    The runtime is answered by the driver itself, or by a process of its own.
+    """
+    scene = scenes(request.param)
     scene.dpdk, scene.web = scene.fake.create("dpdk", "main"), scene.fake.create("web", "main")
     scene.fake.update_resources(scene.dpdk.id, "2-3")
     scene.fake.update_resources(scene.web.id, "0-1,4-15")
@@ -125,8 +128,9 @@ def test_what_was_left_alone_comes_into_the_pool_once_the_kubelet_is_known_to_ha
     before.settle()
 
 
-def test_whoever_names_cpus_for_a_container_makes_the_driver_ask_the_kubelet(scenes):
-    scene = scenes().connect()
+@pytest.mark.parametrize("kind", [Scene, ApartScene])
+def test_whoever_names_cpus_for_a_container_makes_the_driver_ask_the_kubelet(scenes, kind):
+    scene = scenes(kind).connect()
     quiet = scene.fake.create("quiet", "main")
     scene.fake.update_resources(quiet.id)
     scene.settle()
