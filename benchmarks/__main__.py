@@ -36,7 +36,7 @@ def proof(machines: tuple[str, ...], sets: int, engine: str, time_limit: float, 
         click.echo(json.dumps(proof_time.as_json(rows), indent=1))
         return
     table = Table(title=f"time to proof, engine {engine}, {sets} free sets each")
-    for column in ("machine", "policy", "proven", "by tables", "median ms", "p99 ms", "worst ms", "x empty solve"):
+    for column in ("machine", "policy", "proven", "by dp", "median ms", "p99 ms", "worst ms", "x empty solve"):
         table.add_column(column, justify="left" if column in ("machine", "policy") else "right", no_wrap=True)
     for row in rows:
         table.add_row(

@@ -1,7 +1,7 @@
 """Allocators that live through the same trace: what people run today, two simple ones, and ours.
 
-An allocator is a function of (machine, free CPUs, wish, random numbers) that returns the mask it takes, or
-``None`` when it refuses. ``one_node`` in a wish is a rule, like the topology manager's ``single-numa-node``: each
+An allocator is a function of (machine, free CPUs, ask, random numbers) that returns the mask it takes, or
+``None`` when it refuses. ``one_node`` in an ask is a rule, like the topology manager's ``single-numa-node``: each
 allocator keeps it in its own way.
 """
 
@@ -26,27 +26,27 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
-class Wish:
+class Ask:
     """How many CPUs a claim wants, and whether they must lie on one NUMA node."""
 
     cpus: int
     one_node: bool = False
 
 
-Allocator = Callable[[Prepared, int, Wish, Random], int | None]
+Allocator = Callable[[Prepared, int, Ask, Random], int | None]
 
 
-def _kubelet(prepared: Prepared, free: int, wish: Wish, rng: Random, *, prefer_l3: bool = False) -> int | None:
+def _kubelet(prepared: Prepared, free: int, ask: Ask, rng: Random, *, prefer_l3: bool = False) -> int | None:
     """The static policy alone; with the rule, in the NUMA node that the topology manager names."""
-    pool = _affinity(prepared.machine, free, wish.cpus, most=1) if wish.one_node else free
-    return None if pool is None else take_packed(prepared.machine, pool, wish.cpus, prefer_l3=prefer_l3)
+    pool = _affinity(prepared.machine, free, ask.cpus, most=1) if ask.one_node else free
+    return None if pool is None else take_packed(prepared.machine, pool, ask.cpus, prefer_l3=prefer_l3)
 
 
-def _kubelet_with_hints(prepared: Prepared, free: int, wish: Wish, rng: Random) -> int | None:
+def _kubelet_with_hints(prepared: Prepared, free: int, ask: Ask, rng: Random) -> int | None:
     """The static policy in the NUMA nodes that the topology manager's ``best-effort`` names."""
     machine = prepared.machine
-    pool = _affinity(machine, free, wish.cpus, most=1 if wish.one_node else len(machine.numa_nodes))
-    return None if pool is None else take_packed(machine, pool, wish.cpus)
+    pool = _affinity(machine, free, ask.cpus, most=1 if ask.one_node else len(machine.numa_nodes))
+    return None if pool is None else take_packed(machine, pool, ask.cpus)
 
 
 def _affinity(machine: Machine, free: int, cpus: int, most: int) -> int | None:
@@ -70,33 +70,33 @@ def _free_in(nodes: tuple[Domain, ...], free: int) -> int:
     return sum((node.mask & free).bit_count() for node in nodes)
 
 
-def _first_fit(prepared: Prepared, free: int, wish: Wish, rng: Random) -> int | None:
+def _first_fit(prepared: Prepared, free: int, ask: Ask, rng: Random) -> int | None:
     """The lowest CPU numbers; with the rule, of the first NUMA node that holds the claim."""
-    pool = next(_rooms(prepared.machine, free, wish), 0)
-    return lowest(pool, wish.cpus) if pool else None
+    pool = next(_rooms(prepared.machine, free, ask), 0)
+    return lowest(pool, ask.cpus) if pool else None
 
 
-def _random(prepared: Prepared, free: int, wish: Wish, rng: Random) -> int | None:
+def _random(prepared: Prepared, free: int, ask: Ask, rng: Random) -> int | None:
     """Any CPUs; with the rule, of any NUMA node that holds the claim."""
-    pools = list(_rooms(prepared.machine, free, wish))
-    return to_mask(rng.sample(sorted(from_mask(rng.choice(pools))), wish.cpus)) if pools else None
+    pools = list(_rooms(prepared.machine, free, ask))
+    return to_mask(rng.sample(sorted(from_mask(rng.choice(pools))), ask.cpus)) if pools else None
 
 
-def _rooms(machine: Machine, free: int, wish: Wish) -> Iterator[int]:
+def _rooms(machine: Machine, free: int, ask: Ask) -> Iterator[int]:
     """Free CPUs that the claim may come from as a whole: of each NUMA node under the rule, else all of them."""
-    pools = [node.mask & free for node in machine.numa_nodes] if wish.one_node else [free]
-    return (pool for pool in pools if pool.bit_count() >= wish.cpus)
+    pools = [node.mask & free for node in machine.numa_nodes] if ask.one_node else [free]
+    return (pool for pool in pools if pool.bit_count() >= ask.cpus)
 
 
-def _optimal(prepared: Prepared, free: int, wish: Wish, rng: Random, **options: object) -> int | None:
+def _optimal(prepared: Prepared, free: int, ask: Ask, rng: Random, **options: object) -> int | None:
     """Our optimum, step by step."""
-    request = Request(cpus=wish.cpus, numa_max=1 if wish.one_node else None, **options)  # type: ignore[arg-type]
+    request = Request(cpus=ask.cpus, numa_max=1 if ask.one_node else None, **options)  # type: ignore[arg-type]
     result = solve(prepared, request, free=from_mask(free), time_limit=TIME_LIMIT)
     return to_mask(result.allocations[0].cpuset) if result.allocations else None
 
 
 def _node_first(
-    prepared: Prepared, free: int, wish: Wish, rng: Random, *, cost: Callable[[int, int], int]
+    prepared: Prepared, free: int, ask: Ask, rng: Random, *, cost: Callable[[int, int], int]
 ) -> int | None:
     """The NUMA node of least cost (free CPUs, CPUs wanted) that holds the claim, then our optimum in it.
 
@@ -104,12 +104,12 @@ def _node_first(
     get our optimum.
     """
     left = {node.id: (node.mask & free).bit_count() for node in prepared.machine.numa_nodes}
-    rooms = [node for node, count in left.items() if isinstance(node, int) and count >= wish.cpus]
+    rooms = [node for node, count in left.items() if isinstance(node, int) and count >= ask.cpus]
     if not rooms:
-        return _optimal(prepared, free, wish, rng)
-    least = min(cost(left[node], wish.cpus) for node in rooms)
-    ids = frozenset(node for node in rooms if cost(left[node], wish.cpus) == least)
-    return _optimal(prepared, free, Wish(wish.cpus, one_node=True), rng, numa_ids=ids)
+        return _optimal(prepared, free, ask, rng)
+    least = min(cost(left[node], ask.cpus) for node in rooms)
+    ids = frozenset(node for node in rooms if cost(left[node], ask.cpus) == least)
+    return _optimal(prepared, free, Ask(ask.cpus, one_node=True), rng, numa_ids=ids)
 
 
 def _leftover(free: int, cpus: int) -> int:

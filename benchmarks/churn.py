@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 from statistics import fmean
 
-from benchmarks.allocators import ALLOCATORS, Wish
+from benchmarks.allocators import ALLOCATORS, Ask
 from benchmarks.instances import prepared
 from benchmarks.node_state import STATES, Placed, place, state
 from benchmarks.spread import Mean, mean_of
@@ -43,7 +43,7 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Row:
+class ChurnRow:
     """All seeds of a setting under one allocator; ``against``: paired differences to the baseline."""
 
     setting: Setting
@@ -89,21 +89,21 @@ class _Node:
         """Let claims leave that have ended, place this one if that can be done."""
         while self._leaving and self._leaving[0][0] <= claim.time:
             self._free |= heapq.heappop(self._leaving)[2].mask
-        placed = self._place(Wish(claim.cpus, one_node=claim.cpus <= self._ruled))
+        placed = self._place(Ask(claim.cpus, one_node=claim.cpus <= self._ruled))
         if placed is not None:
             self._free &= ~placed.mask
             heapq.heappush(self._leaving, (claim.time + claim.lifetime, placed.mask, placed))
         after = state(self._machine, self._free, (other for _, _, other in self._leaving))
         return _Seen(claim.cpus, placed, after, (self._machine.online & ~self._free).bit_count())
 
-    def _place(self, wish: Wish) -> Placed | None:
-        if wish.cpus > self._free.bit_count():
+    def _place(self, ask: Ask) -> Placed | None:
+        if ask.cpus > self._free.bit_count():
             return None
-        mask = self._allocate(self._prepared, self._free, wish, self._rng)
+        mask = self._allocate(self._prepared, self._free, ask, self._rng)
         if mask is None:
             return None
-        if mask & ~self._free or mask.bit_count() != wish.cpus:
-            raise AssertionError(f"allocator gave {mask:x} of {self._free:x} for {wish}")
+        if mask & ~self._free or mask.bit_count() != ask.cpus:
+            raise AssertionError(f"allocator gave {mask:x} of {self._free:x} for {ask}")
         return place(self._machine, self._free, mask)
 
 
@@ -132,7 +132,7 @@ def measure(
     arrivals: int,
     seeds: int,
     processes: int,
-) -> Iterator[Row]:
+) -> Iterator[ChurnRow]:
     """A row per setting and allocator, as they are ready. The baseline is always among them."""
     names = list(dict.fromkeys([baseline, *allocators]))
     with ProcessPoolExecutor(processes) as pool:
@@ -144,7 +144,7 @@ def measure(
             yield from (_row(setting, name, lives[name], lives[baseline]) for name in names)
 
 
-def _row(setting: Setting, name: str, own: list[Life], base: list[Life]) -> Row:
+def _row(setting: Setting, name: str, own: list[Life], base: list[Life]) -> ChurnRow:
     values = {metric: [life.means[metric] for life in own] for metric in METRICS}
     against = {
         metric: mean_of([a - b.means[metric] for a, b in zip(values[metric], base, strict=True)])
@@ -152,10 +152,10 @@ def _row(setting: Setting, name: str, own: list[Life], base: list[Life]) -> Row:
     }
     means = {metric: mean_of(each) for metric, each in values.items()}
     periods = [fmean(each) for each in zip(*(life.periods for life in own), strict=True)]
-    return Row(setting, name, means, {} if own is base else against, periods)
+    return ChurnRow(setting, name, means, {} if own is base else against, periods)
 
 
-def as_json(rows: Iterable[Row]) -> list[dict[str, object]]:
+def as_json(rows: Iterable[ChurnRow]) -> list[dict[str, object]]:
     """Rows as plain values: each mean with half the width of its 95 % interval."""
     return [
         asdict(row.setting)

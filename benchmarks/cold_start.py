@@ -35,7 +35,7 @@ COMMAND = "import sys; from cpusat.cli import solve_command; sys.argv = {!r}; so
 
 
 @dataclass(frozen=True)
-class Start:
+class Launch:
     """What is started: Python code, what it is called in the tables, and the machine's CPUs (0: none)."""
 
     what: str
@@ -65,13 +65,13 @@ def measure_all(repeats: int) -> list[ColdRow]:
     return [_row(start, runs) for start, runs in zip(asked, zip(*rounds, strict=True), strict=True)]
 
 
-def _starts(folder: Path) -> list[Start]:
+def _starts(folder: Path) -> list[Launch]:
     """Bare imports, then the command with each engine on a small and on a large machine."""
-    found = [Start(name, 0, code) for name, code in IMPORTS.items()]
+    found = [Launch(name, 0, code) for name, code in IMPORTS.items()]
     for cpus, description in MACHINES.items():
         document = folder / f"{cpus}.json"
         document.write_text(topology(description).model_dump_json())
-        found += [Start(f"solve, {engine}", cpus, _command(document, cpus, engine)) for engine in ENGINES]
+        found += [Launch(f"solve, {engine}", cpus, _command(document, cpus, engine)) for engine in ENGINES]
     return found
 
 
@@ -80,7 +80,7 @@ def _command(document: Path, cpus: int, engine: str) -> str:
     return COMMAND.format(["solve", "--topology", str(document), *asks])
 
 
-def _row(start: Start, runs: Sequence[tuple[float, float]]) -> ColdRow:
+def _row(start: Launch, runs: Sequence[tuple[float, float]]) -> ColdRow:
     seconds = [run[0] for run in runs]
     return ColdRow(start.what, start.cpus, len(runs), median(seconds), max(seconds), max(run[1] for run in runs))
 

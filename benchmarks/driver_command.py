@@ -12,7 +12,7 @@ from rich.table import Table
 from benchmarks import reports
 
 if TYPE_CHECKING:
-    from benchmarks.driver.rows import Row
+    from benchmarks.driver.rows import CallRow
 
 MACHINES = ("1s1n-16c32t-ryzen-9950x", "2s8n-128c256t-epyc-7763-nps4", "2s8n-256c512t-epyc-9754-nps4")
 PARTS = ("solver", "prepare", "containerd")
@@ -49,7 +49,7 @@ def driver(machines: tuple[str, ...], parts: tuple[str, ...], claims: int, seed:
 
 def _measures(
     machines: tuple[str, ...], parts: tuple[str, ...], claims: int, seed: int
-) -> "Iterator[Callable[[], Iterator[Row]]]":
+) -> "Iterator[Callable[[], Iterator[CallRow]]]":
     """What is to be measured, one after the other."""
     from benchmarks.driver import containerd, prepare, solver
     from tests.driver.runtime.conftest import why_not

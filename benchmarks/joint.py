@@ -40,7 +40,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedBatch:
     """Metrics of the joint answer and of each other way (``None``: not all requests were placed)."""
 
     batch: Batch
@@ -51,7 +51,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Row:
+class JointRow:
     """All batches of a kind against one way. Shares: ``unplaced`` of the batches that are placed jointly;
     ``worse``, ``better`` (than a joint answer without proof) and ``metrics`` of those that both place.
     """
@@ -99,7 +99,7 @@ def _sizes(rng: Random, free: int, room: int) -> list[int]:
     return [min(max(1, round(share * wanted)), room) for share in shares]
 
 
-def judge(batch: Batch, time_limit: float) -> Judged:
+def judge(batch: Batch, time_limit: float) -> JudgedBatch:
     """The batch together, and in every other way."""
     result = _solve(batch, batch.free, batch.requests, "auto", time_limit)
     order = range(len(batch.requests))
@@ -112,7 +112,7 @@ def judge(batch: Batch, time_limit: float) -> Judged:
     }
     spent = result.build_ms + result.solve_ms
     proven = result.status in ("optimal", "infeasible")
-    return Judged(batch, proven, spent, result.metrics if result.allocations else None, others)
+    return JudgedBatch(batch, proven, spent, result.metrics if result.allocations else None, others)
 
 
 def _one_by_one(batch: Batch, order: Iterable[int], time_limit: float) -> Metrics | None:
@@ -136,21 +136,21 @@ def _solve(
     return solve(machine, requests, free=from_mask(free), engine=engine, time_limit=time_limit)
 
 
-def summary(judged: Iterable[Judged]) -> list[Row]:
+def summary(judged: Iterable[JudgedBatch]) -> list[JointRow]:
     """A row per kind and way."""
-    groups: dict[str, list[Judged]] = {}
+    groups: dict[str, list[JudgedBatch]] = {}
     for one in judged:
         groups.setdefault(one.batch.kind, []).append(one)
     return [_row(kind, way, groups[kind]) for kind in KINDS if kind in groups for way in WAYS]
 
 
-def _row(kind: str, way: str, group: Sequence[Judged]) -> Row:
+def _row(kind: str, way: str, group: Sequence[JudgedBatch]) -> JointRow:
     placed = [one for one in group if one.joint is not None]
     pairs = [(one.joint, other) for one in placed if one.joint and (other := one.others[way]) is not None]
     values = [(tuple(joint.values()), tuple(other.values())) for joint, other in pairs]
     times = [one.milliseconds for one in group]
     names = pairs[0][0] if pairs else {}
-    return Row(
+    return JointRow(
         kind=kind,
         way=way,
         batches=len(group),

@@ -14,7 +14,7 @@ POLICIES = ("packed", "distributed")
 
 
 @dataclass(frozen=True)
-class Row:
+class ProofRow:
     """One machine and policy: milliseconds, and multiples of an empty CP-SAT solve of the same run."""
 
     machine: str
@@ -33,7 +33,7 @@ class Row:
         return self.median_ms / self.empty_ms
 
 
-def measure(machines: Iterable[str], sets: int, engine: EngineChoice, time_limit: float) -> Iterator[Row]:
+def measure(machines: Iterable[str], sets: int, engine: EngineChoice, time_limit: float) -> Iterator[ProofRow]:
     """A row per machine and policy, over so many random free sets each."""
     for machine in machines:
         cases = list(instances(machine, sets))
@@ -41,7 +41,7 @@ def measure(machines: Iterable[str], sets: int, engine: EngineChoice, time_limit
             yield _row(machine, policy, cases, engine, time_limit)
 
 
-def _row(machine: str, policy: str, cases: list[Instance], engine: EngineChoice, time_limit: float) -> Row:
+def _row(machine: str, policy: str, cases: list[Instance], engine: EngineChoice, time_limit: float) -> ProofRow:
     empty = empty_solve()
     _solve(cases[0], policy, engine, time_limit)
     results: list[Result] = []
@@ -52,7 +52,7 @@ def _row(machine: str, policy: str, cases: list[Instance], engine: EngineChoice,
             results.append(_solve(case, policy, engine, time_limit))
 
         times.append(milliseconds(run, repeats=1))
-    return Row(
+    return ProofRow(
         machine=machine,
         policy=policy,
         solves=len(cases),
@@ -70,6 +70,6 @@ def _solve(case: Instance, policy: str, engine: EngineChoice, time_limit: float)
     return solve(prepared(case.machine), request, free=from_mask(case.free), engine=engine, time_limit=time_limit)
 
 
-def as_json(rows: Iterable[Row]) -> list[dict[str, object]]:
+def as_json(rows: Iterable[ProofRow]) -> list[dict[str, object]]:
     """Rows as plain values."""
     return [asdict(row) | {"ratio": round(row.ratio, 1)} for row in rows]

@@ -63,7 +63,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Row:
+class QualityRow:
     """All instances under one policy and option. Shares are of those that greedy places."""
 
     policy: str
@@ -118,7 +118,7 @@ def best(machine: str, free: int, request: Request) -> Result:
     return solve(prepared(machine), request, free=from_mask(free), time_limit=TIME_LIMIT)
 
 
-def summary(judged: Iterable[Judged]) -> list[Row]:
+def summary(judged: Iterable[Judged]) -> list[QualityRow]:
     """A row per policy and option."""
     groups: dict[tuple[str, str], list[Judged]] = {}
     for one in judged:
@@ -130,10 +130,10 @@ def _position(key: tuple[str, str]) -> tuple[int, int]:
     return POLICIES.index(key[0]), list(OPTIONS).index(key[1])
 
 
-def _row(policy: str, option: str, group: Sequence[Judged]) -> Row:
+def _row(policy: str, option: str, group: Sequence[Judged]) -> QualityRow:
     placed = [one for one in group if one.greedy is not None]
     names = group[0].optimum
-    return Row(
+    return QualityRow(
         policy=policy,
         option=option,
         cases=len(group),

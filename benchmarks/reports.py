@@ -77,7 +77,7 @@ def _excess(found: Excess) -> str:
     return f"{found.median:g} / {found.p95:g} / {found.worst}" if found.share else ""
 
 
-def show_quality(rows: Sequence[quality.Row]) -> None:
+def show_quality(rows: Sequence[quality.QualityRow]) -> None:
     """Two tables: shares by policy and option; excess by metric."""
     shares = (
         [row.policy, row.option, str(row.cases), str(row.nothing)]
@@ -102,7 +102,7 @@ def show_cases(cases: Sequence[Case]) -> None:
         click.echo(case.command)
 
 
-def show_joint(rows: Sequence[joint.Row]) -> None:
+def show_joint(rows: Sequence[joint.JointRow]) -> None:
     """One table: each way against solving together."""
     lines = (
         [row.kind, row.way, f"{row.placed}/{row.batches}"]
@@ -113,13 +113,13 @@ def show_joint(rows: Sequence[joint.Row]) -> None:
     _show("requests one by one beside all together", JOINT, lines, texts=2)
 
 
-def _numa_and_l3(row: joint.Row) -> list[str]:
+def _numa_and_l3(row: joint.JointRow) -> list[str]:
     return [
         _percent(row.metrics[name].share) if name in row.metrics else "" for name in ("numa_nodes", "l3_caches")
     ]
 
 
-def show_churn(rows: Sequence[churn.Row]) -> None:
+def show_churn(rows: Sequence[churn.ChurnRow]) -> None:
     """A table per setting; + and - mark what is better and worse than the baseline beyond chance."""
     for setting in dict.fromkeys(row.setting for row in rows):
         title = f"{setting.machine}, mix {setting.mix}, rule {setting.rule}, {setting.occupancy:.0%} held"
@@ -127,13 +127,13 @@ def show_churn(rows: Sequence[churn.Row]) -> None:
         _show(title, ["allocator", *(heading for heading, _ in CHURN.values())], lines, texts=1)
 
 
-def _mean(row: churn.Row, metric: str) -> str:
+def _mean(row: churn.ChurnRow, metric: str) -> str:
     factor = CHURN[metric][1]
     mean = row.means[metric]
     return f"{factor * mean.value:.3g}±{factor * mean.half:.1g} {_mark(row, metric)}"
 
 
-def _mark(row: churn.Row, metric: str) -> str:
+def _mark(row: churn.ChurnRow, metric: str) -> str:
     against = row.against.get(metric)
     if against is None or not against.differs:
         return " "

@@ -21,7 +21,7 @@ from models import Metrics, Request, from_mask
 from models.request import Policy
 from solver.engine import solve
 
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 RUNS, EMPTY_RUNS = 3, 5
 LONG_MS = 100.0
@@ -42,7 +42,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Row:
+class SpeedRow:
     """One engine at one point. Times in milliseconds; ``empty_ms`` is an empty CP-SAT solve among them.
 
     ``within``: how many solves ended by proof in at most 5, 20, 50, 100 ms. ``differing``: instances on which
@@ -80,7 +80,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Limits:
+class TimeLimits:
     """Seconds for our engines and for the plain model."""
 
     ours: float = 1.0
@@ -95,11 +95,11 @@ class Question:
     requests: tuple[Request, ...]
 
 
-def measure(point: Point, policy: Policy, sets: int, limits: Limits) -> list[Row]:
+def measure(point: Point, policy: Policy, sets: int, limits: TimeLimits) -> list[SpeedRow]:
     """A row per engine, over so many instances."""
     questions = [_question(each, point, policy) for each in _instances(point, sets)]
     for engine in point.engines:
-        _ask(engine, questions[0], Limits(limits.ours, plain=min(limits.plain, 0.1)))
+        _ask(engine, questions[0], TimeLimits(limits.ours, plain=min(limits.plain, 0.1)))
     gc.collect()
     empty: list[float] = []
     timed: dict[str, list[Timed]] = {engine: [] for engine in point.engines}
@@ -125,7 +125,7 @@ def _question(instance: Instance, point: Point, policy: Policy) -> Question:
 
 
 def _in_turn(
-    question: Question, engines: Sequence[str], limits: Limits, empty: list[float]
+    question: Question, engines: Sequence[str], limits: TimeLimits, empty: list[float]
 ) -> dict[str, list[Timed]]:
     """Several runs of each engine, by turns, after some of an empty solve."""
     empty.append(median(_clocked(solve_nothing)[0] for _ in range(EMPTY_RUNS)))
@@ -141,7 +141,7 @@ def _middle(runs: Sequence[Timed]) -> Timed:
     return sorted(runs, key=lambda run: run.total_ms)[len(runs) // 2]
 
 
-def _ask(engine: str, question: Question, limits: Limits) -> Timed:
+def _ask(engine: str, question: Question, limits: TimeLimits) -> Timed:
     machine, free = prepared(question.instance.machine), question.instance.free
     if engine == "plain":
         total, answer = _clocked(lambda: solve_plain(machine, question.requests[0], free, limits.plain))
@@ -154,7 +154,7 @@ def _ask(engine: str, question: Question, limits: Limits) -> Timed:
     return Timed(total, result.build_ms, result.solve_ms, proof, result.metrics)
 
 
-def _clocked(action: Callable[[], Answer]) -> tuple[float, Answer]:
+def _clocked(action: Callable[[], Value]) -> tuple[float, Value]:
     with _no_collection():
         start = time.perf_counter()
         result = action()
@@ -180,10 +180,10 @@ def _differing(questions: Sequence[Question], timed: dict[str, list[Timed]]) -> 
 
 def _row(
     point: Point, policy: str, engine: str, timed: Sequence[Timed], empty: float, differing: tuple[str, ...]
-) -> Row:
+) -> SpeedRow:
     totals = [each.total_ms for each in timed]
     proven = [each.total_ms for each in timed if each.proof]
-    return Row(
+    return SpeedRow(
         series=point.series,
         at=point.at,
         machine=point.machine,

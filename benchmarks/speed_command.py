@@ -13,7 +13,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import cold_start, reports, speed_tables
-from benchmarks.speed import Limits, Row, measure
+from benchmarks.speed import SpeedRow, TimeLimits, measure
 from benchmarks.speed_points import SERIES, Point, beside_plain_catalog, thinned
 from models import BadInputError
 from models.request import Policy
@@ -30,7 +30,7 @@ class Plan:
 
     points: tuple[tuple[Point, int], ...]
     starts: int
-    limits: Limits
+    limits: TimeLimits
 
 
 @click.command()
@@ -57,7 +57,7 @@ def speed(
     output: str,
 ) -> None:
     """What an optimum costs in time, against size, engines, an empty solve and a plain model."""
-    limits = Limits(time_limit, min(plain_limit, 1.0) if quick else plain_limit)
+    limits = TimeLimits(time_limit, min(plain_limit, 1.0) if quick else plain_limit)
     if kept is not None:
         rows, cold = read(kept)
     else:
@@ -71,7 +71,7 @@ def speed(
         _show(sheet, BOXES[output])
 
 
-def _plan(only: Sequence[str], quick: bool, sets: int | None, plain_catalog: bool, limits: Limits) -> Plan:
+def _plan(only: Sequence[str], quick: bool, sets: int | None, plain_catalog: bool, limits: TimeLimits) -> Plan:
     points: list[tuple[Point, int]] = []
     for name, series in SERIES.items():
         if name in only:
@@ -82,23 +82,24 @@ def _plan(only: Sequence[str], quick: bool, sets: int | None, plain_catalog: boo
     return Plan(tuple(points), starts, limits)
 
 
-def _measured(plan: Plan) -> tuple[list[Row], list[cold_start.ColdRow]]:
+def _measured(plan: Plan) -> tuple[list[SpeedRow], list[cold_start.ColdRow]]:
     """All rows, with a progress bar; commands start first, while the process that starts them is small."""
     with PROGRESS.status("cold starts"):
         cold = cold_start.measure_all(plan.starts) if plan.starts else []
     parts = [(*point, policy) for point in plan.points for policy in POLICIES]
-    rows: list[Row] = []
+    rows: list[SpeedRow] = []
     for point, sets, policy in track(parts, console=PROGRESS, description="speed"):
         rows += measure(point, policy, sets, plan.limits)
     return rows, cold
 
 
-def read(path: Path) -> tuple[list[Row], list[cold_start.ColdRow]]:
+def read(path: Path) -> tuple[list[SpeedRow], list[cold_start.ColdRow]]:
     """Rows that were kept as JSON. Raises ``BadInputError`` when the file holds none."""
     try:
         document = json.loads(path.read_text())
         rows = [
-            Row(**row | {name: tuple(row[name]) for name in ("within", "differing")}) for row in document["rows"]
+            SpeedRow(**row | {name: tuple(row[name]) for name in ("within", "differing")})
+            for row in document["rows"]
         ]
         return rows, [cold_start.ColdRow(**row) for row in document["cold"]]
     except (ValueError, KeyError, TypeError):

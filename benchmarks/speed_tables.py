@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from benchmarks.cold_start import ColdRow
-from benchmarks.speed import WITHIN_MS, Row
+from benchmarks.speed import WITHIN_MS, SpeedRow
 from benchmarks.speed_points import LARGE, SERIES
 
 POLICIES = ("packed", "distributed")
@@ -21,7 +21,7 @@ LARGE_TARGETS: dict[str, float] = {"distributed": 75, "packed": 150}
 GROWTH_FROM = {"cpus": 128, "numa": 1, "l3": 8}
 """Where growth is read from: below, what every solve costs hides it."""
 
-PARTS: dict[str, Callable[[Row], float]] = {
+PARTS: dict[str, Callable[[SpeedRow], float]] = {
     "build": lambda row: row.build_ms,
     "solve": lambda row: row.solve_ms,
     "total": lambda row: row.median_ms,
@@ -38,7 +38,7 @@ class Sheet:
     texts: int = 1
 
 
-def sheets(rows: Sequence[Row], cold: Sequence[ColdRow]) -> Iterator[Sheet]:
+def sheets(rows: Sequence[SpeedRow], cold: Sequence[ColdRow]) -> Iterator[Sheet]:
     """All tables that the rows have something for."""
     builders = (targets_sheet, plain_sheet, growth_sheet, within_sheet)
     found = [axis_sheet(rows, series) for series in SERIES if series not in ("catalog", "plain")]
@@ -46,7 +46,7 @@ def sheets(rows: Sequence[Row], cold: Sequence[ColdRow]) -> Iterator[Sheet]:
     yield from (sheet for sheet in found if sheet.lines)
 
 
-def axis_sheet(rows: Sequence[Row], series: str) -> Sheet:
+def axis_sheet(rows: Sequence[SpeedRow], series: str) -> Sheet:
     """All engines along one axis."""
     columns = ("policy", "engine", SERIES[series].axis, "build", "solve", "median ms", "p99 ms", "x empty solve")
     lines = (
@@ -63,7 +63,7 @@ def axis_sheet(rows: Sequence[Row], series: str) -> Sheet:
     return Sheet(SERIES[series].title, (*columns, "proven"), tuple(lines), texts=2)
 
 
-def targets_sheet(rows: Sequence[Row]) -> Sheet:
+def targets_sheet(rows: Sequence[SpeedRow]) -> Sheet:
     """Median and 99th percentile per machine as multiples of an empty solve; a mark where a target is missed."""
     mine = [row for row in rows if row.series == "catalog"]
     machines = dict.fromkeys(row.machine for row in mine)
@@ -74,7 +74,7 @@ def targets_sheet(rows: Sequence[Row]) -> Sheet:
     return Sheet(f"proof on each machine, x an empty solve (targets: {limits}; * missed)", columns, lines)
 
 
-def _machine_line(mine: dict[tuple[str, str], Row]) -> tuple[str, ...]:
+def _machine_line(mine: dict[tuple[str, str], SpeedRow]) -> tuple[str, ...]:
     auto = {policy: mine[policy, "auto"] for policy in TARGETS}
     first = auto["packed"]
     ratios = (
@@ -85,7 +85,7 @@ def _machine_line(mine: dict[tuple[str, str], Row]) -> tuple[str, ...]:
     return first.machine, f"{first.empty_ms:.2f}", _ms(mine["packed", "greedy"].median_ms), *ratios
 
 
-def targets_of(row: Row) -> tuple[float, float]:
+def targets_of(row: SpeedRow) -> tuple[float, float]:
     """What median and 99th percentile of a row are held against."""
     if row.machine == LARGE:
         return LARGE_TARGETS[row.policy], float("inf")
@@ -96,7 +96,7 @@ def _against(value: float, most: float) -> str:
     return f"{value:.1f}{'*' if value > most else ''}"
 
 
-def plain_sheet(rows: Sequence[Row]) -> Sheet:
+def plain_sheet(rows: Sequence[SpeedRow]) -> Sheet:
     """The plain model beside ours."""
     ours = {(r.at, r.policy): r.median_ms for r in rows if r.series == "plain" and r.engine == "auto"}
     lines = (
@@ -113,7 +113,7 @@ def plain_sheet(rows: Sequence[Row]) -> Sheet:
     return Sheet("a plain model (a Boolean per CPU, one weighted sum) beside ours", columns, tuple(lines), texts=2)
 
 
-def growth_sheet(rows: Sequence[Row]) -> Sheet:
+def growth_sheet(rows: Sequence[SpeedRow]) -> Sheet:
     """Exponents of growth along the axes that are numbers: 1 is in proportion."""
     lines = []
     for series, policy, engine in product(GROWTH_FROM, POLICIES, ("greedy", "auto", "cpsat")):
@@ -126,14 +126,14 @@ def growth_sheet(rows: Sequence[Row]) -> Sheet:
     return Sheet("growth: exponents on log-log axes (1 is in proportion)", columns, tuple(lines), texts=4)
 
 
-def exponent(points: Sequence[Row], part: Callable[[Row], float]) -> float:
+def exponent(points: Sequence[SpeedRow], part: Callable[[SpeedRow], float]) -> float:
     """Slope of the straight line nearest to the points on log-log axes."""
     sizes = np.log([float(row.at) for row in points])
     slope, _ = np.polyfit(sizes, np.log([max(part(row), 1e-3) for row in points]), 1)
     return float(slope)
 
 
-def within_sheet(rows: Sequence[Row]) -> Sheet:
+def within_sheet(rows: Sequence[SpeedRow]) -> Sheet:
     """Of all solves, how many end by proof in so many milliseconds."""
     lines = []
     for series, policy, engine in product(SERIES, POLICIES, ("auto", "cpsat")):
@@ -142,7 +142,7 @@ def within_sheet(rows: Sequence[Row]) -> Sheet:
             shares = (f"{100 * sum(row.within[i] for row in mine) / solves:.0f}" for i in range(len(WITHIN_MS)))
             tables = f"{100 * sum(row.by_dp for row in mine) / solves:.0f}"
             lines.append((SERIES[series].title, policy, engine, str(solves), *shares, tables))
-    columns = ("what", "policy", "engine", "solves", *(f"in {ms} ms %" for ms in WITHIN_MS), "by tables %")
+    columns = ("what", "policy", "engine", "solves", *(f"in {ms} ms %" for ms in WITHIN_MS), "by dp %")
     return Sheet("solves that end by proof", columns, tuple(lines), texts=3)
 
 
@@ -156,7 +156,7 @@ def cold_sheet(cold: Sequence[ColdRow]) -> Sheet:
     return Sheet("cold start, and memory at its peak", columns, tuple(lines))
 
 
-def differences_sheet(rows: Sequence[Row]) -> Sheet:
+def differences_sheet(rows: Sequence[SpeedRow]) -> Sheet:
     """Instances whose proven optimum depends on who proved it: there should be none."""
     texts = dict.fromkeys(text for row in rows for text in row.differing)
     return Sheet("DEFECT: proven optima that differ", ("instance",), tuple((text,) for text in texts))

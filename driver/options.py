@@ -20,7 +20,7 @@ def _snake_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anythi
     if not isinstance(value, str):
         return value
     if value not in _PREFERENCES:
-        raise ValueError(f"{value[:80]!r} is no preference; these are: {', '.join(_PREFERENCES)}")
+        raise ValueError(f"{value[:80]!r} is not a preference; the preferences are: {', '.join(_PREFERENCES)}")
     return _PREFERENCES[value]
 
 

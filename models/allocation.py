@@ -69,7 +69,7 @@ class Infeasible(_Value):
     def __str__(self) -> str:
         clash = "; ".join(rule.text for rule in self.rules)
         if len(self.rules) > 1:
-            clash += "; not all of this together"
+            clash += "; these cannot all be met together"
         return clash if self.nearest is None else f"{clash}. {self.nearest}"
 
 

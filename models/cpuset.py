@@ -34,7 +34,7 @@ def parse_cpuset(text: str) -> frozenset[int]:
         found = _parse_range(part)
         named += len(found)
         if named > _MOST_NAMED:
-            raise ValueError("CPU list names the same CPUs again and again")
+            raise ValueError("CPU list repeats the same CPUs too often")
         cpus.update(found)
     return frozenset(cpus)
 

@@ -19,7 +19,7 @@ from models.cpuset import MAX_CPU, CPUSet, read_cpuset
 
 def _is_name(text: str) -> str:
     if not 0 < len(text) <= 253 or len(text.split()) != 1 or text != text.strip():
-        raise ValueError("a name has 1 to 253 characters and no blanks")
+        raise ValueError("a name must have 1 to 253 characters and no spaces")
     return text
 
 
@@ -45,10 +45,10 @@ def _read_strict(value: Any) -> Any:  # noqa: ANN401 - pydantic hands in anythin
         return names
     known = ", ".join(get_args(Preference))
     if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"expected true, false or a list of preferences, which are: {known}")
+        raise ValueError(f"expected true, false or a list of preferences: {known}")
     found = {name.replace("-", "_") for name in names}
     if unknown := found - set(get_args(Preference)):
-        raise ValueError(f"{min(unknown)[:80]!r} is no preference; these are: {known}")
+        raise ValueError(f"{min(unknown)[:80]!r} is not a preference; the preferences are: {known}")
     return frozenset(found)
 
 

@@ -11,15 +11,15 @@ from solver.verify import verify
 from topologies.graph import Machine
 
 SHORTFALLS = {
-    "unevenness": "no even split was found: shares differ by {} CPUs more than an even split allows",
-    "floor_shortfall": "NUMA nodes fewer than numa_min asks for: {}",
+    "unevenness": "the split is not even: shares differ by {} CPUs more than an even split allows",
+    "floor_shortfall": "NUMA nodes missing to reach numa_min: {}",
     "outside_near": "CPUs that are not near: {}",
 }
 """Preferences that an answer may not fulfil, in words."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Candidate:
     """A checked allocation: who found it, a mask per request, and its metrics."""
 
     engine: Engine
@@ -27,15 +27,15 @@ class Answer:
     metrics: Metrics
 
 
-def checked(problem: Problem, engine: Engine, taken: tuple[int, ...] | None) -> Answer | None:
+def checked(problem: Problem, engine: Engine, taken: tuple[int, ...] | None) -> Candidate | None:
     """The allocation as an answer. Raises ``DefectError`` when ``verify`` finds fault with it."""
     if taken is None:
         return None
     metrics = verify(problem.prepared.scorer, problem.free, problem.requests, problem.constraints, taken)
-    return Answer(engine, taken, metrics)
+    return Candidate(engine, taken, metrics)
 
 
-def best_of(problem: Problem, answers: Sequence[Answer]) -> Answer:
+def best_of(problem: Problem, answers: Sequence[Candidate]) -> Candidate:
     """The one with the least metrics; of several, the first by the tie rule, or in the sequence."""
     least = min(tuple(answer.metrics.values()) for answer in answers)
     best = [answer for answer in answers if tuple(answer.metrics.values()) == least]
@@ -45,7 +45,7 @@ def best_of(problem: Problem, answers: Sequence[Answer]) -> Answer:
 
 
 def placed(
-    problem: Problem, status: Literal["optimal", "feasible"], answer: Answer, others: Sequence[Answer]
+    problem: Problem, status: Literal["optimal", "feasible"], answer: Candidate, others: Sequence[Candidate]
 ) -> Result:
     """The result that gives the answer; where greedy is among the others, with its metrics beside it."""
     greedy = next((other for other in (answer, *others) if other.engine == "greedy"), None)
@@ -69,7 +69,9 @@ def placed(
     return Result(status=status, engine=answer.engine, allocations=allocations, metrics=found, notes=tuple(notes))
 
 
-def unproven(problem: Problem, answers: Sequence[Answer], bounds: Mapping[str, int | None], late: str) -> Result:
+def unproven(
+    problem: Problem, answers: Sequence[Candidate], bounds: Mapping[str, int | None], late: str
+) -> Result:
     """The result that gives the best of the answers, with what is known of each metric and why no more is."""
     best = best_of(problem, answers)
     result = placed(problem, "feasible", best, answers)
@@ -80,7 +82,7 @@ def unproven(problem: Problem, answers: Sequence[Answer], bounds: Mapping[str, i
 
 
 NOTHING: dict[Engine, str] = {
-    "greedy": "greedy found nothing, which proves nothing",
+    "greedy": "greedy found no allocation; that does not prove that there is none",
     "dp": "dynamic programming does not settle this: it is for one request at a time, where domains nest",
     "cpsat": "CP-SAT found nothing in time",
 }
@@ -91,7 +93,7 @@ def nothing(engine: Engine) -> Result:
     return Result(status="unknown", engine=engine, notes=(NOTHING[engine],))
 
 
-def _each(problem: Problem, answer: Answer) -> Sequence[Metrics]:
+def _each(problem: Problem, answer: Candidate) -> Sequence[Metrics]:
     """Metrics of each request; those of all together, where there is but one."""
     if len(answer.taken) == 1:
         return [answer.metrics]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from models import Constraint, DefectError, Request, Result, Topology
 from models.allocation import Engine
-from solver.answer import Answer, best_of, checked, nothing, placed, unproven
+from solver.answer import Candidate, best_of, checked, nothing, placed, unproven
 from solver.explain import explain
 from solver.feasibility import Feasibility
 from solver.inputs import check_numbers, claim_of, free_cpus, prepared_of
@@ -56,7 +56,7 @@ def solve(
 
 def _solve(problem: Problem, engine: EngineChoice, limits: Limits, time_limit: float) -> Result:
     """Try the engine's methods, each from the best answer so far, until one of them proves something."""
-    answers: list[Answer] = []
+    answers: list[Candidate] = []
     searched: Outcome | None = None
     for method in METHODS[engine]:
         if method.timed and limits.left < SHORTEST:
@@ -87,8 +87,8 @@ def _proven(
     engine: EngineChoice,
     limits: Limits,
     by: Engine,
-    answer: Answer | None,
-    others: Sequence[Answer],
+    answer: Candidate | None,
+    others: Sequence[Candidate],
 ) -> Result:
     """The result of a proof by one method. Raises ``DefectError`` where another contradicts it."""
     if answer is None:
@@ -104,6 +104,8 @@ def _infeasible(problem: Problem, engine: EngineChoice, limits: Limits, by: Engi
     """The clash. A search's word that there is one stands only if no other witness finds an allocation."""
     oracle = Feasibility(problem, limits, search=engine in ("auto", "cpsat"))
     if by == "cpsat" and oracle.contradicts_infeasible():
-        raise DefectError("CP-SAT called a problem infeasible that greedy, counting or a second look does not")
+        raise DefectError(
+            "CP-SAT called a problem infeasible, but greedy, counting or a second search can place it"
+        )
     clash, complete = explain(problem, oracle.can_be_met)
     return Result(status="infeasible", engine=by, infeasible=clash, notes=() if complete else (HURRIED,))

@@ -22,7 +22,7 @@ class OutOfTime(Exception):  # noqa: N818 - it ends a search, it is no error
 
 
 @dataclass(frozen=True)
-class Wish:
+class Requirement:
     """Something that can be left out: a request (option ``cpus``), one of its options, or a constraint.
 
     ``request`` and ``constraint`` are positions in the problem, -1 where it is not about one.
@@ -34,21 +34,21 @@ class Wish:
 
 
 def explain(problem: Problem, feasible: Oracle) -> tuple[Infeasible, bool]:
-    """The clash in a problem that has no allocation, and the nearest wish that would be placed.
+    """The clash in a problem that has no allocation, and the nearest request that would be placed.
 
     Also whether there was time to make the clash minimal and to look for the nearest.
     """
     part, complete, nearest = _hopeless_alone(problem), True, None
-    clash = list(_wishes(part))
+    clash = list(_requirements(part))
     try:
         for rest in _smaller_clashes(part, clash, feasible):
             clash = rest
         clash = _without_idle_sizes(clash)
-        concerned = {part.requests[wish.request] for wish in clash if wish.request >= 0} or set(part.requests)
+        concerned = {part.requests[item.request] for item in clash if item.request >= 0} or set(part.requests)
         nearest = _nearest(problem, [each for each in problem.requests if each in concerned], feasible)
     except OutOfTime:
         complete = False
-    rules = tuple(_rule(part, wish, len(problem.requests) > 1) for wish in clash)
+    rules = tuple(_rule(part, item, len(problem.requests) > 1) for item in clash)
     return Infeasible(rules=rules, nearest=nearest), complete
 
 
@@ -63,31 +63,31 @@ def _hopeless_alone(problem: Problem) -> Problem:
     return problem
 
 
-def _smaller_clashes(problem: Problem, clash: list[Wish], feasible: Oracle) -> Iterator[list[Wish]]:
-    """Clashes with one wish less, one after the other: options and constraints go first, then whole requests."""
-    options = [wish for wish in clash if wish.option != "cpus"]
-    requests = [[wish] for wish in clash if wish.option == "cpus"]
-    for dropped in [options, *([wish] for wish in options), *requests]:
-        gone = {wish.request for wish in dropped if wish.option == "cpus"}
-        rest = [wish for wish in clash if wish not in dropped and wish.request not in gone]
+def _smaller_clashes(problem: Problem, clash: list[Requirement], feasible: Oracle) -> Iterator[list[Requirement]]:
+    """Clashes with one requirement less each: options and constraints go first, then whole requests."""
+    options = [item for item in clash if item.option != "cpus"]
+    requests = [[item] for item in clash if item.option == "cpus"]
+    for dropped in [options, *([item] for item in options), *requests]:
+        gone = {item.request for item in dropped if item.option == "cpus"}
+        rest = [item for item in clash if item not in dropped and item.request not in gone]
         if len(rest) < len(clash) and feasible(*_with_only(problem, rest)) is False:
             clash = rest
             yield clash
 
 
-def _without_idle_sizes(clash: list[Wish]) -> list[Wish]:
+def _without_idle_sizes(clash: list[Requirement]) -> list[Requirement]:
     """A size is named beside options of its request only where several requests clash."""
-    options = [wish for wish in clash if wish.option != "cpus"]
-    alone = all(wish.request == clash[0].request for wish in clash)
+    options = [item for item in clash if item.option != "cpus"]
+    alone = all(item.request == clash[0].request for item in clash)
     return options if alone and options else clash
 
 
-def _wishes(problem: Problem) -> Iterator[Wish]:
+def _requirements(problem: Problem) -> Iterator[Requirement]:
     for position, request in enumerate(problem.requests):
-        yield Wish("cpus", position)
-        yield from (Wish(option, position) for option in _options_of(request))
+        yield Requirement("cpus", position)
+        yield from (Requirement(option, position) for option in _options_of(request))
     for position, rule in enumerate(problem.constraints):
-        yield Wish("match" if rule.match else "distinct", constraint=position)
+        yield Requirement("match" if rule.match else "distinct", constraint=position)
 
 
 def _options_of(request: Request) -> list[str]:
@@ -96,17 +96,17 @@ def _options_of(request: Request) -> list[str]:
     return given + [f"strict {preference}" for preference in PREFERENCES if request.is_strict(preference)]
 
 
-def _with_only(problem: Problem, wishes: Collection[Wish]) -> tuple[list[Request], list[Constraint]]:
-    kept: dict[int, set[str]] = {wish.request: set() for wish in wishes if wish.option == "cpus"}
-    for wish in wishes:
-        if wish.request in kept:
-            kept[wish.request].add(wish.option)
+def _with_only(problem: Problem, requirements: Collection[Requirement]) -> tuple[list[Request], list[Constraint]]:
+    kept: dict[int, set[str]] = {item.request: set() for item in requirements if item.option == "cpus"}
+    for item in requirements:
+        if item.request in kept:
+            kept[item.request].add(item.option)
     requests = [
         _without(problem.requests[position], set(_options_of(problem.requests[position])) - options)
         for position, options in kept.items()
     ]
     names = {request.name for request in requests}
-    rules = [_among(problem.constraints[wish.constraint], names) for wish in wishes if wish.constraint >= 0]
+    rules = [_among(problem.constraints[item.constraint], names) for item in requirements if item.constraint >= 0]
     return requests, [rule for rule in rules if rule is not None]
 
 
@@ -130,20 +130,20 @@ def _without(request: Request, options: Iterable[str]) -> Request:
     return request.model_copy(update=update | {"strict": strict})
 
 
-def _rule(problem: Problem, wish: Wish, named: bool) -> Rule:
-    if wish.constraint >= 0:
-        return _rule_between(problem, wish.option, problem.constraints[wish.constraint])
-    request = problem.requests[wish.request]
-    sizes = _sizes_under(problem, request, wish.option)
+def _rule(problem: Problem, item: Requirement, named: bool) -> Rule:
+    if item.constraint >= 0:
+        return _rule_between(problem, item.option, problem.constraints[item.constraint])
+    request = problem.requests[item.request]
+    sizes = _sizes_under(problem, request, item.option)
     most = max(sizes.bit_length() - 1, 0)
-    where = _where(request, wish.option)
+    where = _where(request, item.option)
     name = f"{request.name}: " if named else ""
-    text = f"{name}{_count(request.cpus, 'CPU')}{where} asked, {_count(most, 'CPU')}{where} free"
+    text = f"{name}{_count(request.cpus, 'CPU')}{where} requested, {_count(most, 'CPU')}{where} free"
     if request.cpus <= most:
         near = [size for size in (_below(sizes, request.cpus), _above(sizes, request.cpus)) if size]
         possible = "" if sizes >> request.cpus & 1 else f", possible: {' and '.join(map(str, near))}"
         text += possible
-    return Rule(name=wish.option, request=request.name, text=text, asked=request.cpus, available=most)
+    return Rule(name=item.option, request=request.name, text=text, asked=request.cpus, available=most)
 
 
 def _sizes_under(problem: Problem, request: Request, option: str) -> int:
@@ -165,10 +165,10 @@ def _rule_between(problem: Problem, option: str, constraint: Constraint) -> Rule
     free = [(domain.mask & problem.free).bit_count() for domain in domains]
     if constraint.match:
         most = max(free, default=0)
-        text = f"{who}: {_count(asked, 'CPU')} in one {word} asked, {_count(most, 'CPU')} in one {word} free"
+        text = f"{who}: {_count(asked, 'CPU')} in one {word} requested, {_count(most, 'CPU')} in one {word} free"
         return Rule(name=option, request="", text=text, asked=asked, available=most)
     count = sum(1 for each in free if each)
-    text = f"{who}: {word}s of their own asked, {_count(count, word)} with free CPUs"
+    text = f"{who}: {word}s of their own requested, {_count(count, word)} with free CPUs"
     return Rule(name=option, request="", text=text, asked=len(constraint.concerns(names)), available=count)
 
 
@@ -203,7 +203,7 @@ def _counted_node(ids: Collection[int]) -> str:
 
 
 def _nearest(problem: Problem, concerned: Iterable[Request], feasible: Oracle) -> Nearest | None:
-    """The largest smaller size with the same options, else the smallest larger one, else one wish less."""
+    """The largest smaller size with the same options, else the smallest larger one, else one requirement less."""
     concerned = list(concerned)
     for pick in (_smaller, _larger):
         by_change = merge(*(_changes(request, pick(problem, request)) for request in concerned), key=itemgetter(0))

@@ -32,7 +32,7 @@ def prepared_of(topology: Topology | Prepared) -> Prepared:
 def check_numbers(engine: EngineChoice, time_limit: float, workers: int, seed: int) -> None:
     """Raise ``BadInputError`` for an engine that there is not, and for numbers out of their ranges."""
     if engine not in get_args(EngineChoice):
-        raise BadInputError(f"{engine!r} is none of {', '.join(get_args(EngineChoice))}", place="engine")
+        raise BadInputError(f"{engine!r} is not one of {', '.join(get_args(EngineChoice))}", place="engine")
     if not isinstance(time_limit, int | float) or not 0 <= time_limit < float("inf"):
         raise BadInputError(f"{time_limit} is not a number of seconds, 0 or more", place="time_limit")
     for name, value, least, most in (("workers", workers, 1, MOST_WORKERS), ("seed", seed, 0, 2**31 - 1)):
@@ -48,7 +48,7 @@ def claim_of(
     wanted = (wanted,) if isinstance(wanted, Request) else wanted
     rules = topology.constraints if constraints is None and requests is None else constraints or ()
     if not wanted:
-        raise BadInputError("no request: name how many CPUs are wanted", place="requests")
+        raise BadInputError("no request; say how many CPUs are needed", place="requests")
     try:
         return Claim.model_validate({"requests": wanted, "constraints": rules})
     except ValidationError as error:

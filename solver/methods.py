@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 EngineChoice = Literal["auto", "greedy", "dp", "cpsat"]
 
-Start = tuple[int, ...] | None
-Run = Callable[[Problem, Limits, Start], Outcome | None]
+Hint = tuple[int, ...] | None
+Run = Callable[[Problem, Limits, Hint], Outcome | None]
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ class Method:
     timed: bool = True
 
 
-def greedy(problem: Problem, limits: Limits, start: Start) -> Outcome | None:
+def greedy(problem: Problem, limits: Limits, start: Hint) -> Outcome | None:
     """The kubelet's algorithm, request by request."""
     taken = allocate(problem)
     return None if taken is None else Outcome(taken, proven=False)
 
 
-def count(problem: Problem, limits: Limits, start: Start) -> Outcome | None:
+def count(problem: Problem, limits: Limits, start: Hint) -> Outcome | None:
     """Proof by counting that nothing can be placed."""
     return Outcome(None, proven=True) if start is None and counted_out(problem.demands) else None
 
 
-def dp(problem: Problem, limits: Limits, start: Start = None) -> Outcome | None:
+def dp(problem: Problem, limits: Limits, start: Hint = None) -> Outcome | None:
     """One request by dynamic programming, where domains nest."""
     from solver.dp.optimum import optimum
 
@@ -53,17 +53,17 @@ def dp(problem: Problem, limits: Limits, start: Start = None) -> Outcome | None:
     return None if mask is None else Outcome((mask,), proven=True)
 
 
-def cpsat(problem: Problem, limits: Limits, start: Start) -> Outcome:
+def cpsat(problem: Problem, limits: Limits, start: Hint) -> Outcome:
     """CP-SAT alone. Loading OR-Tools takes nobody's time."""
     return _search(problem, limits, start, None)
 
 
-def cpsat_with_dp(problem: Problem, limits: Limits, start: Start) -> Outcome:
+def cpsat_with_dp(problem: Problem, limits: Limits, start: Hint) -> Outcome:
     """CP-SAT, which solves the requests of a batch one at a time by dynamic programming where that applies."""
     return _search(problem, limits, start, partial(_dp_or_cpsat, limits=limits))
 
 
-def _search(problem: Problem, limits: Limits, start: Start, single: "Single | None") -> Outcome:
+def _search(problem: Problem, limits: Limits, start: Hint, single: "Single | None") -> Outcome:
     with limits.paused():
         from solver.cpsat import batch
 

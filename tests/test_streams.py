@@ -11,8 +11,8 @@ import pytest
 
 from tests.shell import ROOT, shell
 
-CLOSED_OUTPUT = "error: standard output is closed; open it, to /dev/null if nothing is to be shown\n"
-CLOSED_INPUT = "error: <stdin>: is closed; give a file, or send it text\n"
+CLOSED_OUTPUT = "error: standard output is closed; redirect it (to /dev/null to discard it)\n"
+CLOSED_INPUT = "error: <stdin>: is closed; give a file, or pipe text into it\n"
 FULL = "error: [Errno 28] No space left on device\n"
 
 SOLVED = "--topology core:4 --cpus 2"

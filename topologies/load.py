@@ -90,7 +90,7 @@ def read_text(text: str, *, name: str = "") -> Topology:
         if pattern.search(text[:_HEAD]):
             return read(text, name=name)
     raise BadInputError(
-        "this is no topology document (JSON), no hwloc XML, and no output of lscpu (plain, -p, -e, -J)"
+        "this is neither a topology document (JSON) nor hwloc XML nor output of lscpu (plain, -p, -e, -J)"
     )
 
 

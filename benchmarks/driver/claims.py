@@ -24,15 +24,19 @@ def requests(chance: random.Random, size: int) -> list[Request]:
     ]
 
 
-Claim = TypeVar("Claim")
+ClaimDocument = TypeVar("ClaimDocument")
 
 
 def turnover(
-    claims: int, size: int, seed: int, come: Callable[[list[Request]], Claim], go: Callable[[Claim], None]
+    claims: int,
+    size: int,
+    seed: int,
+    come: Callable[[list[Request]], ClaimDocument],
+    go: Callable[[ClaimDocument], None],
 ) -> Iterator[list[Request]]:
     """What each claim that came had asked for; before it, the oldest ones go until it has room."""
     chance = random.Random(seed)
-    live: deque[tuple[int, Claim]] = deque()
+    live: deque[tuple[int, ClaimDocument]] = deque()
     for _ in range(claims):
         asked = requests(chance, size)
         cpus = sum(each.cpus for each in asked)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.driver.rows import Row, times
+from benchmarks.driver.rows import CallRow, times
 from benchmarks.timing import empty_solve
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.node import Node
@@ -20,7 +20,7 @@ CALLS = 30
 RELEASES = tuple(SUITES)
 
 
-def measure(release: str) -> Iterator[Row]:
+def measure(release: str) -> Iterator[CallRow]:
     """Rows for Prepare and Unprepare, with more and more neighbours."""
     folder = tempfile.TemporaryDirectory(prefix="b")
     with folder, Containerd(fetch(release)) as containerd, Node(Path(folder.name), containerd).open() as node:
@@ -30,7 +30,7 @@ def measure(release: str) -> Iterator[Row]:
             node.run(name=f"n{number}")
 
 
-def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[Row]:
+def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[CallRow]:
     beside, prepared, unprepared = empty_solve(), list[float](), list[float]()
     for _ in range(1 + CALLS):
         ref = node.claim()
@@ -40,7 +40,7 @@ def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[Row]:
             seconds.append(time.perf_counter() - began)
         node.check("unprepared")
     for name, seconds in (("prepare", prepared[1:]), ("unprepare", unprepared[1:])):
-        yield Row(
+        yield CallRow(
             machine=runtime,
             engine="cpsat",
             call=f"{name}, {neighbours} neighbours",

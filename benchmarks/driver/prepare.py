@@ -7,13 +7,13 @@ from pathlib import Path
 
 from benchmarks.driver.claims import turnover
 from benchmarks.driver.node import Node
-from benchmarks.driver.rows import Row, times
+from benchmarks.driver.rows import CallRow, times
 from benchmarks.driver.solver import TIME_LIMIT
 from benchmarks.timing import empty_solve
 from topologies.load import load
 
 
-def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[Row]:
+def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[CallRow]:
     """A row for Prepare and one for Unprepare, after a tenth as many claims to warm up."""
     machine, warm_up = load(name), claims // 10
     with tempfile.TemporaryDirectory() as folder:
@@ -29,7 +29,7 @@ def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[Row]:
             late = node.memory()
     instead = sum(each != engine for each in node.engines)
     for call, seconds in {"prepare": node.prepared, "unprepare": node.unprepared}.items():
-        yield Row(
+        yield CallRow(
             machine=name,
             engine=engine,
             call=call,

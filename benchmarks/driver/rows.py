@@ -9,7 +9,7 @@ from benchmarks.timing import quantile
 
 
 @dataclass(frozen=True)
-class Row:
+class CallRow:
     """One kind of call on one machine: milliseconds, ``ratio`` of the median to an empty CP-SAT solve, and MB
     resident early on and in the end. ``fallbacks``: how many were answered by greedy in place of CP-SAT.
     """

@@ -8,7 +8,7 @@ from statistics import median
 
 from benchmarks.driver.claims import turnover
 from benchmarks.driver.processes import resident_mb
-from benchmarks.driver.rows import Row, times
+from benchmarks.driver.rows import CallRow, times
 from benchmarks.timing import empty_solve
 from driver.solving.client import WorkerSolver
 from models import Request, Topology
@@ -31,7 +31,7 @@ def start_seconds(name: str) -> float:
     return median(taken)
 
 
-def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[Row]:
+def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[CallRow]:
     """A row for each number of requests in a claim, after a tenth as many claims to warm up."""
     desk, warm_up = Desk(load(name), engine), claims // 10
     coming = turnover(claims + warm_up, len(desk.machine.allocatable), seed, desk.come, desk.go)
@@ -43,7 +43,7 @@ def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[Row]:
     late = desk.memory()
     desk.solver.stop()
     for requests, seconds in sorted(desk.seconds.items()):
-        yield Row(
+        yield CallRow(
             machine=name,
             engine=engine,
             call=f"solve, {requests} request{'s' * (requests > 1)}",

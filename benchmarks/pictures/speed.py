@@ -9,14 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from benchmarks.pictures.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED, SKY, footnote, headline, save
-from benchmarks.speed import WITHIN_MS, Row
+from benchmarks.speed import WITHIN_MS, SpeedRow
 from benchmarks.speed_points import LARGE, SERIES
 from benchmarks.speed_tables import targets_of
 
 POLICIES = ("packed", "distributed")
 
 
-class Engine(NamedTuple):
+class EngineStyle(NamedTuple):
     """How an engine is drawn, and what it is called in a picture."""
 
     label: str
@@ -24,23 +24,23 @@ class Engine(NamedTuple):
 
 
 ENGINES = {
-    "plain": Engine("plain CP-SAT model", RED),
-    "cpsat": Engine("our CP-SAT model alone", ORANGE),
-    "auto": Engine("cpusat (auto)", BLUE),
-    "greedy": Engine("greedy, first answer", GREEN),
+    "plain": EngineStyle("plain CP-SAT model", RED),
+    "cpsat": EngineStyle("our CP-SAT model alone", ORANGE),
+    "auto": EngineStyle("cpusat (auto)", BLUE),
+    "greedy": EngineStyle("greedy, first answer", GREEN),
 }
 AXES = ("cpus", "numa", "l3", "requests")
 
 
 def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     """``speed-scaling``, ``speed-targets``, ``speed-proofs`` and ``speed-cold``, as far as they were measured."""
-    rows = [Row(**row) for row in results["rows"]]
+    rows = [SpeedRow(**row) for row in results["rows"]]
     drawn = (_scaling(rows, results), _targets(rows, results), _proofs(rows, results), _cold(results))
     names = ("scaling", "targets", "proofs", "cold")
     return [save(figure, folder, f"speed-{name}") for name, figure in zip(names, drawn, strict=True) if figure]
 
 
-def _scaling(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
+def _scaling(rows: list[SpeedRow], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
     found = [series for series in AXES if any(row.series == series for row in rows)]
     if not found:
         return None
@@ -65,7 +65,7 @@ def _scaling(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 -
     return figure
 
 
-def _scaling_panel(axes: Axes, rows: list[Row], series: str) -> None:
+def _scaling_panel(axes: Axes, rows: list[SpeedRow], series: str) -> None:
     mine = [row for row in rows if row.series == series]
     beside = [row for row in rows if row.engine == "plain" and series == "cpus" and isinstance(row.at, int)]
     for name, engine in ENGINES.items():
@@ -79,7 +79,7 @@ def _scaling_panel(axes: Axes, rows: list[Row], series: str) -> None:
         axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
 
 
-def _line(axes: Axes, engine: Engine, rows: list[Row]) -> None:
+def _line(axes: Axes, engine: EngineStyle, rows: list[SpeedRow]) -> None:
     if not rows:
         return
     low, high = [row.p10_ms for row in rows], [row.p90_ms for row in rows]
@@ -93,11 +93,11 @@ def _line(axes: Axes, engine: Engine, rows: list[Row]) -> None:
     )
 
 
-def _at(rows: Iterable[Row]) -> list[float]:
+def _at(rows: Iterable[SpeedRow]) -> list[float]:
     return [float(row.at) for row in rows]
 
 
-def _targets(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
+def _targets(rows: list[SpeedRow], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
     mine = [row for row in rows if row.series == "catalog" and row.engine == "auto"]
     if not mine:
         return None
@@ -120,7 +120,7 @@ def _targets(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 -
     return figure
 
 
-def _targets_panel(axes: Axes, rows: list[Row]) -> None:
+def _targets_panel(axes: Axes, rows: list[SpeedRow]) -> None:
     places = range(len(rows))
     axes.barh(places, [row.ratio for row in rows], color=[_verdict(row) for row in rows], height=0.66)
     axes.plot([row.ratio_p99 for row in rows], places, "D", color=BLACK, ms=4, label="99th percentile")
@@ -136,7 +136,7 @@ def _targets_panel(axes: Axes, rows: list[Row]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def _verdict(row: Row) -> str:
+def _verdict(row: SpeedRow) -> str:
     median, p99 = targets_of(row)
     return SKY if row.ratio <= median and row.ratio_p99 <= p99 else RED
 
@@ -145,7 +145,7 @@ def _short(machine: str) -> str:
     return "1,024 CPUs on 32 NUMA nodes (target: thick line)" if machine == LARGE else machine
 
 
-def _proofs(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
+def _proofs(rows: list[SpeedRow], results: dict[str, Any]) -> Any:  # noqa: ANN401 - a figure or None
     series = [name for name in ("cpus", "numa", "l3", "occupancy") if any(row.series == name for row in rows)]
     if not series:
         return None
@@ -175,7 +175,7 @@ def _proofs(rows: list[Row], results: dict[str, Any]) -> Any:  # noqa: ANN401 - 
     return figure
 
 
-def _within(rows: Iterable[Row]) -> list[float]:
+def _within(rows: Iterable[SpeedRow]) -> list[float]:
     found = list(rows)
     solves = sum(row.solves for row in found)
     return [100 * sum(row.within[i] for row in found) / max(1, solves) for i in range(len(WITHIN_MS))]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Printout:
     """A result, what it answers, and the greedy result to compare it with if that was asked for."""
 
     topology: Topology

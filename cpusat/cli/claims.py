@@ -109,7 +109,7 @@ def _numa_min(text: str) -> int | str:
         return text
     if text.isascii() and text.isdecimal() and 1 <= len(text) <= 9:
         return int(text)
-    raise BadInputError(f"{text[:80]!r} is neither a number from 1 nor 'all'", place="--numa-min")
+    raise BadInputError(f"{text[:80]!r} is neither a number of at least 1 nor 'all'", place="--numa-min")
 
 
 def _strict(texts: Iterable[str]) -> bool | frozenset[str]:
@@ -118,7 +118,7 @@ def _strict(texts: Iterable[str]) -> bool | frozenset[str]:
         return names == ["all"]
     if unknown := set(names) - set(get_args(Preference)):
         known = ", ".join(map(_dashed, get_args(Preference)))
-        reason = f"{min(unknown)[:80]!r} is none of {known}; or give 'all' or 'none' alone"
+        reason = f"{min(unknown)[:80]!r} is not one of {known}; or give 'all' or 'none' alone"
         raise BadInputError(reason, place="--strict")
     return frozenset(names)
 

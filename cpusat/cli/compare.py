@@ -10,7 +10,7 @@ Proof = Literal["optimal", "bound", "not reached"]
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricRow:
     """One metric. ``greedy`` is ``None`` where greedy found nothing; no value below ``bound`` is possible."""
 
     metric: str
@@ -32,11 +32,11 @@ class Comparison:
     greedy: Result
     best: Result
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[MetricRow]:
         """The metrics of all requests together, in their order."""
         for metric, value in self.best.metrics.items():
             bound = value if self.best.status == "optimal" else self.best.bounds.get(metric)
-            yield Row(metric, self.greedy.metrics.get(metric), value, bound, _proof(value, bound))
+            yield MetricRow(metric, self.greedy.metrics.get(metric), value, bound, _proof(value, bound))
 
     @property
     def is_even(self) -> bool:

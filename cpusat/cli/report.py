@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cpusat.cli.compare import Comparison, Row
+from cpusat.cli.compare import Comparison, MetricRow
 from models import Infeasible, Request, Result, Topology, format_cpuset
 from solver.score import JointMetric, joint_order
 from topologies.terminal.cpu_list import CPUList
@@ -85,7 +85,7 @@ def _own(metric: JointMetric, own: str | None, values: Mapping[str, int]) -> str
     return str(values[own]) if own in metric.name.split("+") else "-"
 
 
-def _bound(row: Row) -> str:
+def _bound(row: MetricRow) -> str:
     return "not reached" if row.bound is None else str(row.bound)
 
 
@@ -132,7 +132,7 @@ def _difference(gain: int) -> str:
     return f"<- {gain} better" if gain > 0 else f"-> {-gain} worse, for a metric above"
 
 
-def _proof(row: Row) -> str:
+def _proof(row: MetricRow) -> str:
     return f"at least {row.bound}" if row.proof == "bound" else row.proof
 
 

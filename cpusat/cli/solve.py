@@ -59,13 +59,13 @@ def run(**given: Any) -> None:  # noqa: ANN401 - the options' values
     Exit codes: 0 placed, 1 infeasible, 2 bad input or usage, 3 a defect, 4 unknown. Only the answer goes to
     standard output; notes and reasons go to standard error.
     """
-    from cpusat.cli.answer import Answer
+    from cpusat.cli.answer import Printout
 
     _refuse_contradictions(given)
     task = Task.of(given)
     result = task.solve()
     greedy = task.solve(engine="greedy") if given["compare"] and result.allocations else None
-    Answer(task.topology, task.claim, result, greedy).say(given["output"], explain=given["explain"])
+    Printout(task.topology, task.claim, result, greedy).say(given["output"], explain=given["explain"])
     click.get_current_context().exit(EXIT[result.status])
 
 

@@ -22,12 +22,12 @@ MOST_PATTERNS = 20_000
 Rows = NDArray[np.int64]
 Column = NDArray[np.int64]
 Indices = NDArray[np.intp]
-Home = tuple[int, int]
+Place = tuple[int, int]
 Nodes = dict[int, list[CorePart]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """Nodes of one kind, in order: their positions on the machine, and the cores that may be taken of each.
 
     ``l3`` is -1 unless L3s hold whole nodes.
@@ -49,7 +49,7 @@ class Patterns:
     problem: Problem
     demand: Demand
     by_socket: bool
-    kinds: tuple[Kind, ...]
+    kinds: tuple[NodeKind, ...]
 
     @cached_property
     def rows(self) -> Rows:
@@ -125,7 +125,7 @@ def patterns_of(problem: Problem, demand: Demand, parts: Sequence[CorePart]) -> 
         return None
     positions = tuple(sorted(nodes))
     kinds = tuple(
-        Kind(*home, tuple(alike), tuple(tuple(nodes[node]) for node in alike))
+        NodeKind(*home, tuple(alike), tuple(tuple(nodes[node]) for node in alike))
         for group in ((positions,) if by_socket else problem.machine.interchangeable(positions))
         for home, alike in _by_home(group, homes)
     )
@@ -143,7 +143,7 @@ def _splits_by_socket(problem: Problem, demand: Demand) -> bool:
     return several and problem.machine.nests("l3", "socket", cores)
 
 
-def _homes(problem: Problem, demand: Demand, nodes: Nodes) -> dict[int, Home] | None:
+def _homes(problem: Problem, demand: Demand, nodes: Nodes) -> dict[int, Place] | None:
     """The socket of each NUMA node, and its L3 if that may be larger; ``None`` where a node lies over several."""
     outer, machine = not problem.l3s_nest, problem.machine
     cores = [part.core for own in nodes.values() for part in own]
@@ -154,8 +154,8 @@ def _homes(problem: Problem, demand: Demand, nodes: Nodes) -> dict[int, Home] | 
     return {node: (own[0].socket, own[0].l3 if outer else -1) for node, own in nodes.items()}
 
 
-def _by_home(nodes: Sequence[int], homes: dict[int, Home]) -> Iterator[tuple[Home, list[int]]]:
-    groups: dict[Home, list[int]] = {}
+def _by_home(nodes: Sequence[int], homes: dict[int, Place]) -> Iterator[tuple[Place, list[int]]]:
+    groups: dict[Place, list[int]] = {}
     for node in nodes:
         groups.setdefault(homes[node], []).append(node)
     yield from groups.items()

@@ -1,6 +1,6 @@
 """Distributed: equal shares of the fewest NUMA nodes that allow it, each share packed (KEP-2902)."""
 
-from solver.greedy.order import Layout, layouts_of
+from solver.greedy.order import MachineOrder, layouts_of
 from solver.greedy.packed import pack
 from solver.greedy.shares import split_evenly
 from solver.greedy.unequal import better_of
@@ -24,7 +24,7 @@ def take_distributed(
     return better_of(machine, free, found, policy="distributed", full_cores=whole_cores, threads=threads)
 
 
-def distribute(layout: Layout, free: int, cpus: int, *, group: int, spread: bool) -> int:
+def distribute(layout: MachineOrder, free: int, cpus: int, *, group: int, spread: bool) -> int:
     """The same on a prepared layout, where at least ``cpus`` CPUs are free."""
     nodes = [node & free for node in layout.numa_nodes_by_free(free)]
     split = None
@@ -35,13 +35,13 @@ def distribute(layout: Layout, free: int, cpus: int, *, group: int, spread: bool
     return sum(_share(layout, nodes[i], split.base, groups, group, spread) for i, groups in split.groups.items())
 
 
-def _fewest(layout: Layout, cpus: int, group: int) -> int:
+def _fewest(layout: MachineOrder, cpus: int, group: int) -> int:
     """With how many NUMA nodes to begin: 1 where sizes are counted, else what nodes of average size make of it."""
     size = layout.sizes.numa_node
     return 1 if size is None else max(1, -(-cpus // (-(-size // group) * group)))
 
 
-def _share(layout: Layout, free: int, base: int, groups: int, group: int, spread: bool) -> int:
+def _share(layout: MachineOrder, free: int, base: int, groups: int, group: int, spread: bool) -> int:
     """One NUMA node's share: its base, then group by group; each of them packed."""
     taken = pack(layout, free, base, spread=spread)
     for _ in range(groups):

@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class MachineOrder:
     """A machine as the kubelet walks it: NUMA nodes in sockets or sockets in NUMA nodes, cores in the inner ones.
 
     All domains are bit masks of online CPUs, in the order of their ids.
@@ -78,7 +78,7 @@ def fewest_free(masks: Iterable[int], free: int, within: int = -1) -> list[int]:
 
 
 @lru_cache(maxsize=32)
-def layouts_of(machine: Machine) -> tuple[Layout, ...]:
+def layouts_of(machine: Machine) -> tuple[MachineOrder, ...]:
     """The machine with its sizes counted; where domains of a kind differ in size, before that with averaged ones.
 
     Kept, since preparing a layout takes longer than an assignment.
@@ -89,7 +89,7 @@ def layouts_of(machine: Machine) -> tuple[Layout, ...]:
     outer, inner = (numa_nodes, sockets) if numa_first else (sockets, numa_nodes)
     in_each = {mask: tuple(core for core in cores if core & mask) for mask in (*inner, *l3s)}
     views = _sizes(machine.online.bit_count(), sockets, cores, l3s, numa_nodes)
-    return tuple(Layout(numa_first, outer, inner, l3s, in_each, sizes) for sizes in views)
+    return tuple(MachineOrder(numa_first, outer, inner, l3s, in_each, sizes) for sizes in views)
 
 
 def _sizes(cpus: int, sockets: Masks, cores: Masks, l3s: Masks, numa_nodes: Masks) -> list[Sizes]:

@@ -6,11 +6,11 @@ single CPUs. Each step is a function of (layout, free mask, CPUs still needed) t
 
 from collections.abc import Callable, Iterable
 
-from solver.greedy.order import Layout, layouts_of
+from solver.greedy.order import MachineOrder, layouts_of
 from solver.greedy.unequal import better_of
 from topologies.graph import Machine
 
-Step = Callable[[Layout, int, int], int]
+Step = Callable[[MachineOrder, int, int], int]
 
 
 def take_packed(
@@ -28,7 +28,7 @@ def take_packed(
     return better_of(machine, free, found, threads="spread" if spread else "pack", prefer_l3=prefer_l3)
 
 
-def pack(layout: Layout, free: int, cpus: int, *, spread: bool = False, prefer_l3: bool = False) -> int:
+def pack(layout: MachineOrder, free: int, cpus: int, *, spread: bool = False, prefer_l3: bool = False) -> int:
     """The same on a prepared layout, where at least ``cpus`` CPUs are free."""
     steps: list[Step] = [_numa_nodes, _sockets] if layout.numa_first else [_sockets, _numa_nodes]
     steps += [_l3s] if prefer_l3 else []
@@ -41,19 +41,19 @@ def pack(layout: Layout, free: int, cpus: int, *, spread: bool = False, prefer_l
     return taken
 
 
-def _numa_nodes(layout: Layout, free: int, need: int) -> int:
+def _numa_nodes(layout: MachineOrder, free: int, need: int) -> int:
     return _whole(layout.numa_nodes_by_free(free), free, need)
 
 
-def _sockets(layout: Layout, free: int, need: int) -> int:
+def _sockets(layout: MachineOrder, free: int, need: int) -> int:
     return _whole(layout.sockets_by_free(free), free, need, layout.sizes.socket)
 
 
-def _cores(layout: Layout, free: int, need: int) -> int:
+def _cores(layout: MachineOrder, free: int, need: int) -> int:
     return _whole(layout.cores_by_free(free), free, need, layout.sizes.core)
 
 
-def _l3s(layout: Layout, free: int, need: int) -> int:
+def _l3s(layout: MachineOrder, free: int, need: int) -> int:
     """L3 by L3, the rest from the first that can hold it; whole ones as soon as the need is as large as one."""
     taken, whole_tried = 0, False
     for l3 in layout.l3s_by_free(free):
@@ -65,7 +65,7 @@ def _l3s(layout: Layout, free: int, need: int) -> int:
     return taken
 
 
-def _part_of_l3(layout: Layout, l3: int, free: int, need: int) -> int:
+def _part_of_l3(layout: MachineOrder, l3: int, free: int, need: int) -> int:
     """Cores of the L3 by id, as many as hold the need when all free: taken if just that many CPUs are free.
 
     One CPU may be left over where the need is odd; more never, so an L3 with half-free cores may be passed by.
@@ -78,11 +78,11 @@ def _part_of_l3(layout: Layout, l3: int, free: int, need: int) -> int:
     return found if found.bit_count() == need else 0
 
 
-def _cpus_by_core(layout: Layout, free: int, need: int) -> int:
+def _cpus_by_core(layout: MachineOrder, free: int, need: int) -> int:
     return _single(layout.cores_by_free(free), free, need)
 
 
-def _cpus_by_socket(layout: Layout, free: int, need: int) -> int:
+def _cpus_by_socket(layout: MachineOrder, free: int, need: int) -> int:
     return _single(layout.sockets_by_free(free), free, need)
 
 

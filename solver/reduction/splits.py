@@ -14,39 +14,39 @@ import numpy as np
 
 from solver.reduction.minplus import Table, add, entry, never
 
-Kind = TypeVar("Kind", bound=Hashable)
+Part = TypeVar("Part", bound=Hashable)
 
 
-class Sums(Generic[Kind]):
+class Sums(Generic[Part]):
     """Tables of several parts taken together, by how many of each kind they are; each is made once.
 
     ``one`` makes the table of a part of a kind.
     """
 
-    def __init__(self, one: Callable[[Kind], Table], dtype: type | np.dtype[Any]) -> None:
+    def __init__(self, one: Callable[[Part], Table], dtype: type | np.dtype[Any]) -> None:
         self._one = one
         self._nothing: Table = np.zeros(1, dtype=dtype)
-        self._alike: dict[tuple[Kind, int], Table] = {}
-        self._together: dict[tuple[tuple[Kind, int], ...], Table] = {}
+        self._alike: dict[tuple[Part, int], Table] = {}
+        self._together: dict[tuple[tuple[Part, int], ...], Table] = {}
 
-    def alike(self, kind: Kind, count: int = 1) -> Table:
+    def alike(self, kind: Part, count: int = 1) -> Table:
         """Table of so many parts of a kind."""
         if (kind, count) not in self._alike:
             self._alike[kind, count] = self._of(kind, count)
         return self._alike[kind, count]
 
-    def _of(self, kind: Kind, count: int) -> Table:
+    def _of(self, kind: Part, count: int) -> Table:
         if count < 2:
             return self._one(kind) if count else self._nothing
         if count % 2:
             return add(self.alike(kind, count - 1), self.alike(kind))
         return add(self.alike(kind, count // 2), self.alike(kind, count // 2))
 
-    def together(self, counts: Mapping[Kind, int]) -> Table:
+    def together(self, counts: Mapping[Part, int]) -> Table:
         """Table of so many parts of each kind."""
         return self._all(tuple(counts.items()))
 
-    def _all(self, counts: tuple[tuple[Kind, int], ...]) -> Table:
+    def _all(self, counts: tuple[tuple[Part, int], ...]) -> Table:
         if counts not in self._together:
             first = self.alike(*counts[0]) if counts else self._nothing
             self._together[counts] = add(self._all(counts[1:]), first) if counts[1:] else first
@@ -54,11 +54,11 @@ class Sums(Generic[Kind]):
 
 
 @dataclass(frozen=True)
-class _Step(Generic[Kind]):
+class _Step(Generic[Part]):
     """What the next part may give: ``alike`` parts of its kind and some others still have to give ``total``."""
 
-    sums: Sums[Kind]
-    kind: Kind
+    sums: Sums[Part]
+    kind: Part
     alike: int
     others: Table
     total: int
@@ -90,7 +90,7 @@ class _Step(Generic[Kind]):
         return count * int(self.one[share]) + rest == self.cost
 
 
-def split(sums: Sums[Kind], kinds: Sequence[Kind], total: int) -> list[int] | None:
+def split(sums: Sums[Part], kinds: Sequence[Part], total: int) -> list[int] | None:
     """How to take ``total`` from parts of these kinds at least cost, most from the first, then from the next.
 
     ``None`` when it cannot be taken.
@@ -116,6 +116,6 @@ def split(sums: Sums[Kind], kinds: Sequence[Kind], total: int) -> list[int] | No
     return list(takes.values())
 
 
-def _run_of(kind: Kind, kinds: Sequence[Kind], left: Sequence[int]) -> int:
+def _run_of(kind: Part, kinds: Sequence[Part], left: Sequence[int]) -> int:
     """How many of the parts left are of this kind before one of another comes."""
     return next((run for run, i in enumerate(left) if kinds[i] != kind), len(left))

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from benchmarks import churn
-from benchmarks.allocators import ALLOCATORS, Wish
+from benchmarks.allocators import ALLOCATORS, Ask
 from benchmarks.instances import instances, prepared
 from benchmarks.node_state import STATES, fewest, place, state
 from benchmarks.traces import MIXES, trace
@@ -35,28 +35,28 @@ def test_traces_hold_about_the_occupancy_they_are_asked_for(occupancy):
 def test_allocators_take_as_many_free_cpus_as_asked_and_keep_the_rule(name, one_node):
     machine = prepared(MACHINE).machine
     for case in instances(MACHINE, 12):
-        wish = Wish(min(case.cpus, 16), one_node)
-        mask = ALLOCATORS[name](prepared(MACHINE), case.free, wish, Random(1))
+        ask = Ask(min(case.cpus, 16), one_node)
+        mask = ALLOCATORS[name](prepared(MACHINE), case.free, ask, Random(1))
         rooms = [(node.mask & case.free).bit_count() for node in machine.numa_nodes]
         if mask is None:
             assert one_node
-            assert max(rooms) < wish.cpus
+            assert max(rooms) < ask.cpus
             continue
         assert mask & ~case.free == 0
-        assert mask.bit_count() == wish.cpus
-        assert not one_node or fewest(machine.numa_nodes, mask, wish.cpus) == 1
+        assert mask.bit_count() == ask.cpus
+        assert not one_node or fewest(machine.numa_nodes, mask, ask.cpus) == 1
 
 
 def test_the_kubelet_with_hints_takes_the_fewest_numa_nodes_with_the_lowest_ids():
     machine = prepared(MACHINE).machine
     free = machine.online & ~machine.numa_nodes[0].mask
-    mask = ALLOCATORS["kubelet, hints"](prepared(MACHINE), free, Wish(20), Random(1))
+    mask = ALLOCATORS["kubelet, hints"](prepared(MACHINE), free, Ask(20), Random(1))
     assert mask is not None
     assert mask & ~(machine.numa_nodes[1].mask | machine.numa_nodes[2].mask) == 0
 
 
 def test_first_fit_takes_the_lowest_numbers():
-    mask = ALLOCATORS["first fit"](prepared(MACHINE), to_mask({3, 5, 8, 9}), Wish(3), Random(1))
+    mask = ALLOCATORS["first fit"](prepared(MACHINE), to_mask({3, 5, 8, 9}), Ask(3), Random(1))
     assert mask == to_mask({3, 5, 8})
 
 

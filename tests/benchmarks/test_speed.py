@@ -8,7 +8,7 @@ from benchmarks import speed_points, speed_tables
 from benchmarks.__main__ import main
 from benchmarks.instances import instances, prepared
 from benchmarks.plain import PlainModel, solve_plain, weighted_sums
-from benchmarks.speed import Limits, Row, measure
+from benchmarks.speed import SpeedRow, TimeLimits, measure
 from benchmarks.speed_command import speed
 from benchmarks.speed_points import Point
 from models import Request, from_mask
@@ -16,7 +16,7 @@ from solver.engine import solve
 from solver.score import names
 
 SMALL = "socket:2 numa:2 l3:2 core:2 cpu:2"
-ROW = Row("cpus", 128, SMALL, "packed", "auto", 4, 4, 4, 1, 2, 3, 4, 5, 6, 7, 0.5, (1, 2, 3, 4))
+ROW = SpeedRow("cpus", 128, SMALL, "packed", "auto", 4, 4, 4, 1, 2, 3, 4, 5, 6, 7, 0.5, (1, 2, 3, 4))
 
 
 @pytest.mark.parametrize("policy", ["packed", "distributed"])
@@ -44,7 +44,7 @@ def test_metrics_that_do_not_fit_64_bits_are_weighed_in_several_sums():
 
 def test_engines_are_measured_on_the_same_instances_and_agree():
     point = Point("cpus", 32, SMALL, ("greedy", "auto", "cpsat", "plain"))
-    rows = measure(point, "distributed", 3, Limits(20, 20))
+    rows = measure(point, "distributed", 3, TimeLimits(20, 20))
     assert [(row.engine, row.solves, row.differing) for row in rows] == [(name, 3, ()) for name in point.engines]
     assert [row.proven for row in rows] == [0, 3, 3, 3]
     assert len({row.empty_ms for row in rows}) == 1

@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_refused_with_numbers_and_the_nearest_that_would(be
     bench.prepare(bench.claim("a", 20))
     reason, message = bench.refusal(bench.claim("b", 12))
     assert reason == "NotPlaceable"
-    assert "12 CPUs asked, 10 CPUs free" in message
+    assert "12 CPUs requested, 10 CPUs free" in message
     assert "cpus 10" in message
     assert bench.told.events == [("b", "NotPlaceable", message)]
     assert bench.recorder.reasons == {"NotPlaceable": 1}

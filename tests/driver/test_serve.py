@@ -147,7 +147,7 @@ def test_a_container_without_a_prepared_claim_cannot_pretend_to_have_one(world: 
 def test_what_cannot_be_placed_is_refused_with_the_nearest_request_as_an_event(world: World) -> None:
     world.prepare(world.claim(20))
     ref = world.claim(12)
-    with pytest.raises(Refused, match="12 CPUs asked, 10 CPUs free"):
+    with pytest.raises(Refused, match="12 CPUs requested, 10 CPUs free"):
         world.prepare(ref)
     import time
 

@@ -74,10 +74,10 @@ def test_a_second_problem_is_one_more_problem():
 
 def test_a_clash_says_its_rules_and_the_way_out():
     assert str(CLASH) == (
-        "3 CPUs in whole cores asked; 3 CPUs in one NUMA node asked; not all of this together. "
+        "3 CPUs in whole cores asked; 3 CPUs in one NUMA node asked; these cannot all be met together. "
         "Request 'a' would be placed with cpus 2"
     )
-    assert str(CLASH.model_copy(update={"nearest": None})).endswith("not all of this together")
+    assert str(CLASH.model_copy(update={"nearest": None})).endswith("these cannot all be met together")
 
 
 @pytest.mark.parametrize("error", [BadInputError("x"), DefectError("x"), InfeasibleError(CLASH)])

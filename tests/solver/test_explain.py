@@ -125,73 +125,73 @@ NIC = Topology.model_validate(
 TEXTS = {
     "more than the machine has": (
         (SMALL, "0-7", {"cpus": 9}),
-        "9 CPUs asked, 8 CPUs free. Request 'cpus' would be placed with cpus 8",
+        "9 CPUs requested, 8 CPUs free. Request 'cpus' would be placed with cpus 8",
     ),
     "whole cores that are not whole": (
         (SMALL, "1-6", {"cpus": 6, "full_cores": True}),
-        "6 CPUs in whole cores asked, 4 CPUs in whole cores free. Request 'cpus' would be placed with cpus 4",
+        "6 CPUs in whole cores requested, 4 CPUs in whole cores free. Request 'cpus' would be placed with cpus 4",
     ),
     "an odd number in whole cores": (
         (SMALL, "0-7", {"cpus": 5, "full_cores": True}),
-        "5 CPUs in whole cores asked, 8 CPUs in whole cores free, possible: 4 and 6. "
+        "5 CPUs in whole cores requested, 8 CPUs in whole cores free, possible: 4 and 6. "
         "Request 'cpus' would be placed with cpus 4",
     ),
     "more than the machine has, which whole cores do not change": (
         (SMALL, "1-7", {"cpus": 8, "full_cores": True}),
-        "8 CPUs asked, 7 CPUs free. Request 'cpus' would be placed with cpus 6",
+        "8 CPUs requested, 7 CPUs free. Request 'cpus' would be placed with cpus 6",
     ),
     "less than one whole core": (
         (SMALL, "0-7", {"cpus": 1, "full_cores": True}),
-        "1 CPU in whole cores asked, 8 CPUs in whole cores free, possible: 2. "
+        "1 CPU in whole cores requested, 8 CPUs in whole cores free, possible: 2. "
         "Request 'cpus' would be placed with cpus 2",
     ),
     "a CPU list that is too small": (
         (SMALL, "0-1,4", {"cpus": 3, "within": parse_cpuset("0-3")}),
-        "3 CPUs within 0-3 asked, 2 CPUs within 0-3 free. Request 'cpus' would be placed with cpus 2",
+        "3 CPUs within 0-3 requested, 2 CPUs within 0-3 free. Request 'cpus' would be placed with cpus 2",
     ),
     "a NUMA node that is too small": (
         (SMALL, "0-7", {"cpus": 6, "numa_ids": {1}}),
-        "6 CPUs in NUMA node 1 asked, 4 CPUs in NUMA node 1 free. Request 'cpus' would be placed with cpus 4",
+        "6 CPUs in NUMA node 1 requested, 4 CPUs in NUMA node 1 free. Request 'cpus' would be placed with cpus 4",
     ),
     "too few NUMA nodes allowed": (
         (SERVER, "0-31", {"cpus": 17, "numa_max": 2}),
-        "17 CPUs in at most 2 NUMA nodes asked, 16 CPUs in at most 2 NUMA nodes free. "
+        "17 CPUs in at most 2 NUMA nodes requested, 16 CPUs in at most 2 NUMA nodes free. "
         "Request 'cpus' would be placed with cpus 16",
     ),
     "a core type that is not there": (
         (SMALL, "0-7", {"cpus": 2, "core_type": "efficiency"}),
-        "2 CPUs in efficiency cores asked, 0 CPUs in efficiency cores free. "
+        "2 CPUs in efficiency cores requested, 0 CPUs in efficiency cores free. "
         "Request 'cpus' would be placed with core_type left out",
     ),
     "no even split": (
         (SMALL, "0-1,2-7", {"cpus": 7, "policy": "distributed", "strict": True, "full_cores": True}),
-        "7 CPUs in whole cores asked, 8 CPUs in whole cores free, possible: 6 and 8. "
+        "7 CPUs in whole cores requested, 8 CPUs in whole cores free, possible: 6 and 8. "
         "Request 'cpus' would be placed with cpus 6",
     ),
     "shares that cannot be even": (
         (SMALL, "0,2-3,6-7", {"cpus": 5, "policy": "distributed", "strict": ["policy"]}),
-        "5 CPUs in even shares asked, 4 CPUs in even shares free. Request 'cpus' would be placed with cpus 4",
+        "5 CPUs in even shares requested, 4 CPUs in even shares free. Request 'cpus' would be placed with cpus 4",
     ),
     "too far from a device": (
         (NIC, "1-31", {"cpus": 4, "near": "nic", "strict": ["near"]}),
-        "4 CPUs near nic asked, 3 CPUs near nic free. Request 'cpus' would be placed with cpus 3",
+        "4 CPUs near nic requested, 3 CPUs near nic free. Request 'cpus' would be placed with cpus 3",
     ),
     "more than a socket": (
         (SERVER, "0-31", {"cpus": 17, "align_by_socket": True, "strict": True}),
-        "17 CPUs in one socket asked, 16 CPUs in one socket free. Request 'cpus' would be placed with cpus 16",
+        "17 CPUs in one socket requested, 16 CPUs in one socket free. Request 'cpus' would be placed with cpus 16",
     ),
     "more than an L3": (
         (SERVER, "0-31", {"cpus": 5, "prefer_l3": True, "strict": True}),
-        "5 CPUs in one L3 asked, 4 CPUs in one L3 free. Request 'cpus' would be placed with cpus 4",
+        "5 CPUs in one L3 requested, 4 CPUs in one L3 free. Request 'cpus' would be placed with cpus 4",
     ),
     "more than cores": (
         (SMALL, "0-7", {"cpus": 5, "threads": "spread", "strict": True}),
-        "5 CPUs on cores of their own asked, 4 CPUs on cores of their own free. "
+        "5 CPUs on cores of their own requested, 4 CPUs on cores of their own free. "
         "Request 'cpus' would be placed with cpus 4",
     ),
     "a floor above the machine": (
         (SMALL, "0-7", {"cpus": 4, "numa_min": 3, "strict": True}),
-        "4 CPUs in at least 3 NUMA nodes asked, 0 CPUs in at least 3 NUMA nodes free. "
+        "4 CPUs in at least 3 NUMA nodes requested, 0 CPUs in at least 3 NUMA nodes free. "
         "Request 'cpus' would be placed with strict numa_min left out",
     ),
     "two rules that only clash together": (
@@ -200,8 +200,8 @@ TEXTS = {
     ),
     "whole cores within halves of them": (
         (SMALL, "0-7", {"cpus": 2, "within": parse_cpuset("0-3"), "full_cores": True}),
-        "2 CPUs within 0-3 asked, 4 CPUs within 0-3 free; "
-        "2 CPUs in whole cores asked, 8 CPUs in whole cores free; not all of this together. "
+        "2 CPUs within 0-3 requested, 4 CPUs within 0-3 free; "
+        "2 CPUs in whole cores requested, 8 CPUs in whole cores free; these cannot all be met together. "
         "Request 'cpus' would be placed with within left out",
     ),
 }
@@ -219,14 +219,14 @@ def test_the_words_of_an_explanation(given, text, engine):
 def test_an_infeasible_result_is_raised_only_when_allocations_are_required():
     result = solve(SMALL, Request(cpus=9))
     assert (result.allocations, result.metrics, result.bounds) == ((), {}, {})
-    with pytest.raises(InfeasibleError, match="9 CPUs asked, 8 CPUs free") as caught:
+    with pytest.raises(InfeasibleError, match="9 CPUs requested, 8 CPUs free") as caught:
         result.require()
     assert caught.value.infeasible == result.infeasible
 
 
 def test_nothing_free_has_no_nearest_request():
     clash = solve(SMALL, Request(cpus=1), free=[]).infeasible
-    assert str(clash) == "1 CPU asked, 0 CPUs free"
+    assert str(clash) == "1 CPU requested, 0 CPUs free"
     assert clash.nearest is None
 
 

@@ -56,7 +56,7 @@ def test_without_time_and_without_greedy_the_answer_is_not_known():
 def test_what_counting_excludes_is_infeasible_even_without_time(engine):
     result = solve(SMALL, Request(cpus=9), engine=engine, time_limit=0)
     assert (result.status, result.engine) == ("infeasible", "dp")
-    assert "9 CPUs asked, 8 CPUs free" in str(result.infeasible)
+    assert "9 CPUs requested, 8 CPUs free" in str(result.infeasible)
 
 
 @pytest.mark.parametrize("request_", ASKED, ids=["distributed", "L3s", "whole cores", "spread"])
@@ -110,10 +110,10 @@ REFUSED = {
         "near: '7-8' must name CPUs that are online",
     ),
     "near nothing": (partial(solve, SMALL, Request(cpus=1, near="")), "near: '' must name CPUs that are online"),
-    "no request": (partial(solve, SMALL), "requests: no request: name how many CPUs are wanted"),
+    "no request": (partial(solve, SMALL), "requests: no request; say how many CPUs are needed"),
     "an empty list of requests": (
         partial(solve, SMALL, []),
-        "requests: no request: name how many CPUs are wanted",
+        "requests: no request; say how many CPUs are needed",
     ),
     "two requests of one name": (
         partial(solve, SMALL, [Request(cpus=1), Request(cpus=1)]),
@@ -186,11 +186,11 @@ def test_what_could_not_be_preferred_is_said():
     )
     wanted = Request(cpus=7, policy="distributed", numa_min=3, near="nic")
     assert solve(machine, wanted, free=parse_cpuset("0-4,6-7")).notes == (
-        "NUMA nodes fewer than numa_min asks for: 1",
+        "NUMA nodes missing to reach numa_min: 1",
         "CPUs that are not near: 6",
     )
     uneven = solve(machine, Request(cpus=5, policy="distributed"), free=parse_cpuset("0,2-3,6-7"))
-    assert uneven.notes == ("no even split was found: shares differ by 2 CPUs more than an even split allows",)
+    assert uneven.notes == ("the split is not even: shares differ by 2 CPUs more than an even split allows",)
 
 
 def test_answers_of_the_greedy_engine_do_not_import_the_solver():

@@ -104,7 +104,7 @@ def test_a_near_miss_of_a_catalog_name_is_shown_the_name():
         (b"{\0}", "is not text: it holds NUL bytes"),
         (
             b"hello\n",
-            "this is no topology document (JSON), no hwloc XML, and no output of lscpu (plain, -p, -e, -J)",
+            "this is neither a topology document (JSON) nor hwloc XML nor output of lscpu (plain, -p, -e, -J)",
         ),
         (
             plain(SUMMARY | {"Thread(s) per core": "2"}).encode(),

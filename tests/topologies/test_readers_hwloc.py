@@ -186,7 +186,7 @@ def test_devices_are_local_to_the_cpus_around_them():
     [
         (document(TWO_SOCKETS)[:-30], "line 3, column 4"),
         (document("<object " * 2), "line 3, column"),
-        ("<html><body/></html>", "is XML, but not of hwloc: its root is <html>, not <topology>"),
+        ("<html><body/></html>", "is XML, but not from hwloc: the root element is <html>, not <topology>"),
         ("<topology/>", "is hwloc XML without any object"),
         (document(wrap("Machine", core(0))), "Machine: describes 2 machines; give one file per machine"),
         (document(core(0) + core(0)), "PU 0: os_index 0 is given to two PUs"),
@@ -196,7 +196,7 @@ def test_devices_are_local_to_the_cpus_around_them():
         (document(wrap("NUMANode", "", os_index="1", cpuset="5-6") + core(0)), "NUMANode 1: '5-6' is no"),
         (document(wrap("NUMANode", "", os_index="1", cpuset="0x1," * 3000) + core(0)), "NUMANode 1: '0x1,0x1"),
         (document(wrap("NUMANode", "", os_index="99999", cpuset="0x1") + core(0)), "NUMA node 99999 is outside"),
-        (document(""), "names no online CPU"),
+        (document(""), "lists no online CPU"),
         ("<topology>" + "<a/>" * 1_000_001, "XML has more than 1000000 elements"),
         ("<topology>" + "<a>" * 300, "XML is nested deeper than 200 elements"),
     ],

@@ -261,7 +261,7 @@ def test_a_directory_without_a_tree_says_where_it_looked(tmp_path: Path):
 
 
 def test_a_machine_whose_cpus_are_all_offline_is_refused(tmp_path: Path):
-    with pytest.raises(BadInputError, match="names no online CPU"):
+    with pytest.raises(BadInputError, match="lists no online CPU"):
         machine(tmp_path, SMT2 | {f"{CPU}/online": "7"})
 
 

@@ -12,7 +12,7 @@ from models import CPU, Device, Topology
 from topologies.synthetic import by_socket, machine, numbered, rows
 
 Edit = Callable[[list[CPU]], list[CPU]]
-Distance = Callable[[int, int], int]
+DistanceRule = Callable[[int, int], int]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Spec:
 
     name: str
     levels: str
-    distances: tuple[int, int, int] | Distance = (10, 12, 21)
+    distances: tuple[int, int, int] | DistanceRule = (10, 12, 21)
     edits: tuple[Edit, ...] = ()
     compact: bool = False
     empty_nodes: Iterable[int] = ()
@@ -92,7 +92,7 @@ def _without_l3(first_core: int) -> Edit:
     return _each(lambda cpu: {"l3": None if cpu.core >= first_core else cpu.l3})
 
 
-def _matrix(*matrix: tuple[int, ...]) -> Distance:
+def _matrix(*matrix: tuple[int, ...]) -> DistanceRule:
     return lambda a, b: matrix[a][b]
 
 
@@ -102,7 +102,7 @@ def _three_links(a: int, b: int) -> int:
     return 10 if apart == 0 else 21 if apart in (1, 4, 7) else 31
 
 
-def _with_gpu_memory(owner: Callable[[int], int], near: int, far: int, cpus: int) -> Distance:
+def _with_gpu_memory(owner: Callable[[int], int], near: int, far: int, cpus: int) -> DistanceRule:
     """NUMA nodes of GPU memory: ``near`` to the CPU node that ``owner`` gives, ``far`` to others, 255 apart."""
 
     def distance(a: int, b: int) -> int:

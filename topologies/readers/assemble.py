@@ -60,7 +60,7 @@ def assemble(
     """
     known = sorted(facts, key=lambda fact: fact.cpu)
     if not known:
-        raise BadInputError("names no online CPU")
+        raise BadInputError("lists no online CPU")
     ids = sorted({fact.numa for fact in known if fact.numa is not None} | set(numa_ids))
     rows = distances if distances is not None and is_complete(distances, ids) else {}
     nodes = [NUMANode(id=i, distances=dict(zip(ids, rows.get(i, ()), strict=False))) for i in _bounded(ids)]

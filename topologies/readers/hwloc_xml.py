@@ -117,7 +117,7 @@ class HwlocDocument:
 
     def _check_bounds(self, tag: str) -> None:
         if self._count == 1 and tag != "topology":
-            raise BadInputError(f"is XML, but not of hwloc: its root is <{tag[:40]}>, not <topology>")
+            raise BadInputError(f"is XML, but not from hwloc: the root element is <{tag[:40]}>, not <topology>")
         if self._depth > MAX_DEPTH:
             raise BadInputError(f"XML is nested deeper than {MAX_DEPTH} elements")
         if self._count > MAX_ELEMENTS:

@@ -14,7 +14,7 @@ from models.cpuset import MAX_CPU
 from topologies.readers.assemble import CPUFacts, Key, assemble
 from topologies.readers.text import check_length
 
-Row = Mapping[str, str]
+CPURow = Mapping[str, str]
 """Lower-case column name to value; columns without a value are left out."""
 
 MAX_SIBLINGS = 8
@@ -43,7 +43,7 @@ def repair_json(text: str) -> str:
     return _BARE_DASH.sub(" null", text)
 
 
-def _table_rows(lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
+def _table_rows(lines: Iterable[str]) -> Iterator[tuple[str, CPURow]]:
     header: list[str] | None = None
     for number, line in enumerate(lines, start=1):
         place, cells = f"line {number}", _cells(line)
@@ -62,7 +62,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split(",")] if "," in line or line.startswith("#") else line.split()
 
 
-def _json_rows(rows: object) -> Iterator[tuple[str, Row]]:
+def _json_rows(rows: object) -> Iterator[tuple[str, CPURow]]:
     if not isinstance(rows, list):
         raise BadInputError("is not a list", place="cpus")
     for number, row in enumerate(rows):
@@ -76,7 +76,7 @@ def _text(value: Any) -> str:  # noqa: ANN401 - JSON is anything
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _row(names: list[str], values: list[str], place: str) -> Row:
+def _row(names: list[str], values: list[str], place: str) -> CPURow:
     """One row; ``L1d:L1i:L2`` with value ``0:0:1`` is three columns."""
     if len(names) != len(values):
         raise BadInputError(f"has {len(values)} columns, the header has {len(names)}", place=place)
@@ -87,12 +87,12 @@ def _row(names: list[str], values: list[str], place: str) -> Row:
     return {name: value for name, value in row.items() if name and value not in _ABSENT}
 
 
-def _read_rows(rows: Iterable[tuple[str, Row]], name: str) -> Topology:
+def _read_rows(rows: Iterable[tuple[str, CPURow]], name: str) -> Topology:
     online = [(place, row) for place, row in islice(rows, MAX_CPU + 2) if _is_online(row)]
     if len(online) > MAX_CPU + 1:
         raise BadInputError(f"has more than {MAX_CPU + 1} rows")
     if not online:
-        raise BadInputError(f"names no online CPU; {_WAY_OUT}")
+        raise BadInputError(f"lists no online CPU; {_WAY_OUT}")
     facts = [_facts_of(row, place) for place, row in online]
     for core, count in Counter(fact.siblings for fact in facts).items():
         if count > MAX_SIBLINGS:
@@ -108,14 +108,14 @@ def _core_number(core: Key) -> object:
     return core[1] if isinstance(core, tuple) else core
 
 
-def _is_online(row: Row) -> bool:
+def _is_online(row: CPURow) -> bool:
     """By the ONLINE column, else by whether anything but its number is known of the CPU."""
     if "online" in row:
         return row["online"].lower() not in _OFFLINE
     return len(row) > 1
 
 
-def _facts_of(row: Row, place: str) -> CPUFacts:
+def _facts_of(row: CPURow, place: str) -> CPUFacts:
     cpu, core, numa = (_number(row, column, place) for column in ("cpu", "core", "node"))
     if cpu is None or core is None:
         column = "CPU" if cpu is None else "CORE"
@@ -131,7 +131,7 @@ def _facts_of(row: Row, place: str) -> CPUFacts:
     )
 
 
-def _private_cache(row: Row) -> str | None:
+def _private_cache(row: CPURow) -> str | None:
     """A cache that all siblings share, which tells cores with the same number apart.
 
     ``lscpu`` numbers cores anew for each CPU model (big.LITTLE), and with ``-y`` for each die. L2 is taken
@@ -140,12 +140,12 @@ def _private_cache(row: Row) -> str | None:
     return next((row[level] for level in ("l2", "l1i", "l1d") if level in row), None)
 
 
-def _last_level_cache(row: Row) -> Key:
+def _last_level_cache(row: CPURow) -> Key:
     levels = [column for column in row if _CACHE.fullmatch(column)]
     return (max(levels), row[max(levels)]) if levels else None
 
 
-def _number(row: Row, column: str, place: str) -> int | None:
+def _number(row: CPURow, column: str, place: str) -> int | None:
     text = row.get(column)
     if text is None:
         return None

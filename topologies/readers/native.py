@@ -16,7 +16,9 @@ _PLAIN_ID = re.compile(r"0|[1-9][0-9]*")
 def read_native(document: Any, *, name: str = "") -> Topology:  # noqa: ANN401 - JSON is anything
     """The machine of a parsed document. Raises ``BadInputError`` with the dotted path of the first mistake."""
     if not isinstance(document, dict) or not _MARKS & document.keys():
-        raise BadInputError("is JSON, but neither a topology document (apiVersion, kind, cpus) nor of lscpu -J")
+        raise BadInputError(
+            "is JSON, but neither a topology document (apiVersion, kind, cpus) nor output of lscpu -J"
+        )
     _check_lengths(document)
     _check_distances(document.get("numa_nodes"))
     try:

@@ -36,7 +36,7 @@ def read_file(path: Path) -> str:
 def read_stream(stream: TextIO | None) -> str:
     """The text of a stream, under the same bounds as a file. Python has ``None`` for a closed standard input."""
     if stream is None:
-        raise BadInputError("is closed; give a file, or send it text")
+        raise BadInputError("is closed; give a file, or pipe text into it")
     binary = getattr(stream, "buffer", None)
     if binary is not None:
         return decode(_read_bounded(binary))

@@ -39,7 +39,7 @@ FREE, RESERVED, CROWD = Mark(".", "green"), Mark("#", "red"), "+"
 
 
 @dataclass(frozen=True)
-class Block:
+class Heading:
     """A heading: the domains it names, how deep it stands, its CPUs, and whether its L3s come right below."""
 
     domains: tuple[tuple[str, int | None], ...]
@@ -100,7 +100,7 @@ class Drawing:
             yield self._summary(block)
             yield from layout.lines(row, indent=4)
 
-    def _summary(self, block: Block) -> Text:
+    def _summary(self, block: Heading) -> Text:
         words = (f"no {what}" if i is None else f"{what} {i}{self._star(what, i)}" for what, i in block.domains)
         cores = len({cpu.core for cpu in block.cpus})
         free = sum(self._mark(cpu.cpu) is FREE for cpu in block.cpus)
@@ -161,18 +161,18 @@ def short(cpus: Iterable[int], width: int) -> str:
     return text[: width - len(last) - 3].rpartition(",")[0] + ",..," + last
 
 
-def _blocks(cpus: Sequence[CPU]) -> Iterator[Block]:
+def _blocks(cpus: Sequence[CPU]) -> Iterator[Heading]:
     """Sockets and, below each, its NUMA nodes; a socket and its only NUMA node share a heading."""
     has_numa = any(cpu.numa is not None for cpu in cpus)
     for socket, in_socket in _grouped(cpus, lambda cpu: cpu.socket):
         nodes = _grouped(in_socket, lambda cpu: cpu.numa)
         if len(nodes) == 1:
             numa = (("NUMA node", nodes[0][0]),) if has_numa else ()
-            yield Block((("socket", socket), *numa), 0, in_socket, innermost=True)
+            yield Heading((("socket", socket), *numa), 0, in_socket, innermost=True)
             continue
-        yield Block((("socket", socket),), 0, in_socket, innermost=False)
+        yield Heading((("socket", socket),), 0, in_socket, innermost=False)
         for node, inside in nodes:
-            yield Block((("NUMA node", node),), 1, inside, innermost=True)
+            yield Heading((("NUMA node", node),), 1, inside, innermost=True)
 
 
 def _spanning(cpus: Sequence[CPU]) -> dict[tuple[str, int | None], str]:

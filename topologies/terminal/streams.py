@@ -12,7 +12,7 @@ from typing import TextIO
 def prepare() -> None:
     """Show characters that an encoding lacks as escapes; ``OSError`` where there is no standard output."""
     if sys.stdout is None:
-        raise OSError("standard output is closed; open it, to /dev/null if nothing is to be shown")
+        raise OSError("standard output is closed; redirect it (to /dev/null to discard it)")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -78,7 +78,7 @@ OPTIONS = {
     ),
     "a floor that is a word": (
         "--cpus 4 --numa-min most",
-        "--numa-min: 'most' is neither a number from 1 nor 'all'",
+        "--numa-min: 'most' is neither a number of at least 1 nor 'all'",
     ),
     "a floor of zero": (
         "--cpus 4 --numa-min 0",
@@ -91,8 +91,8 @@ OPTIONS = {
     "a floor in other digits": ("--cpus 4 --numa-min ²", "--numa-min: '²' is neither a number"),
     "a ceiling of zero": ("--cpus 4 --numa-max 0", "--numa-max: Input should be greater than or equal to 1"),
     "NUMA nodes that run backwards": ("--cpus 4 --numa-ids 3-1", "--numa-ids: range '3-1' runs backwards"),
-    "a preference that there is not": ("--cpus 4 --strict foo", "--strict: 'foo' is none of policy, numa-min"),
-    "a strict fit": ("--cpus 4 --strict fit", "--strict: 'fit' is none of"),
+    "a preference that there is not": ("--cpus 4 --strict foo", "--strict: 'foo' is not one of policy, numa-min"),
+    "a strict fit": ("--cpus 4 --strict fit", "--strict: 'fit' is not one of"),
     "strict all and one": ("--cpus 4 --strict all,policy", "give 'all' or 'none' alone"),
     "whole cores and single threads": (
         "--cpus 4 --threads spread --full-cores",

@@ -11,18 +11,18 @@ from typing import Any, get_args
 import click
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from click.testing import Result as Invocation
 from rich.console import Console
 
 import cpusat.cli
 from cpusat.cli import report
-from cpusat.cli.answer import Answer as Said
+from cpusat.cli.answer import Printout
 from cpusat.cli.claims import constraint, read_claim, wanted
 from cpusat.cli.compare import Comparison
 from cpusat.cli.options import REQUEST
 from cpusat.cli.report import MEANING
-from models import Allocation, Constraint, Infeasible, Level, Nearest, Preference, Request, Rule
-from models import Result as Answer
+from models import Allocation, Constraint, Infeasible, Level, Nearest, Preference, Request, Result, Rule
 from solver.score import METRICS
 from topologies import synthetic
 from topologies.load import load
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TWO_SOCKETS = "socket:2 numa:1 l3:1 core:4 cpu:2"
 
 
-def solve(*args: str, stdin: str | None = None, topology: str = TWO_SOCKETS) -> Result:
+def solve(*args: str, stdin: str | None = None, topology: str = TWO_SOCKETS) -> Invocation:
     runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1", "FORCE_COLOR": None})
     return runner.invoke(
         cpusat.cli.main, ["solve", "--topology", topology, *args], prog_name="cpusat", input=stdin
@@ -110,7 +110,7 @@ def test_the_installed_command_solve_is_the_subcommand() -> None:
     ("args", "code", "stderr"),
     [
         (("--cpus", "16"), 0, ""),
-        (("--cpus", "17"), 1, "infeasible: 17 CPUs asked, 16 CPUs free"),
+        (("--cpus", "17"), 1, "infeasible: 17 CPUs requested, 16 CPUs free"),
         (("--cpus", "many"), 2, "error: Invalid value for '--cpus'"),
         (("--cpus", "4", "--free", "3-1"), 2, "error: --free: range '3-1' runs backwards\n"),
     ],
@@ -263,7 +263,7 @@ def test_json_of_an_infeasible_request_names_rules_numbers_and_the_nearest() -> 
             {
                 "name": "cpus",
                 "request": "cpus",
-                "text": "17 CPUs asked, 16 CPUs free",
+                "text": "17 CPUs requested, 16 CPUs free",
                 "asked": 17,
                 "available": 16,
             }
@@ -366,9 +366,9 @@ def test_compare_is_part_of_the_json_and_beside_the_plain_forms() -> None:
 
 
 def test_compare_tells_proofs_bounds_and_stages_not_reached_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    def answer(values: dict[str, int], bounds: dict[str, int | None], cpus: set[int]) -> Answer:
+    def answer(values: dict[str, int], bounds: dict[str, int | None], cpus: set[int]) -> Result:
         given = Allocation(request="cpus", cpuset=cpus, mems={0}, policy="packed", metrics=values)
-        return Answer(status="feasible", engine="cpsat", allocations=(given,), metrics=values, bounds=bounds)
+        return Result(status="feasible", engine="cpsat", allocations=(given,), metrics=values, bounds=bounds)
 
     bounds = {"numa_nodes": 1, "cores": 2, "split_cores": None}
     best = answer({"numa_nodes": 1, "cores": 4, "split_cores": 3}, bounds, {0, 1})
@@ -377,7 +377,7 @@ def test_compare_tells_proofs_bounds_and_stages_not_reached_apart(capsys: pytest
         (1, "optimal"), (0, "bound"), (-2, "not reached"),
     ]  # fmt: skip
     claim = wanted(synthetic.build("core:4"), None, {"cpus": 2}, ())
-    Said(synthetic.build("core:4"), claim, best, greedy).say("table", explain=False)
+    Printout(synthetic.build("core:4"), claim, best, greedy).say("table", explain=False)
     assert capsys.readouterr().out.partition("0-1\n\n")[2] == text(
         """
         metric       greedy  best found  difference                      proof
@@ -395,8 +395,8 @@ def test_compare_says_when_greedy_is_as_good() -> None:
     found = placed("--cpus", "4", "--compare")
     assert found.endswith("\n\nThe greedy answer is as good as the optimal one: no metric differs.\n")
     given = Allocation(request="cpus", cpuset={0}, mems=(), policy="packed", metrics={"cores": 1})
-    best = Answer(status="optimal", engine="cpsat", allocations=(given,), metrics={"cores": 1})
-    assert not Comparison(Answer(status="unknown", engine="greedy"), best).is_even
+    best = Result(status="optimal", engine="cpsat", allocations=(given,), metrics={"cores": 1})
+    assert not Comparison(Result(status="unknown", engine="greedy"), best).is_even
     assert Comparison(best, best).is_even
 
 
@@ -424,7 +424,7 @@ def test_a_long_cpu_list_is_one_line_where_there_is_no_terminal() -> None:
 def test_a_long_cpu_list_is_broken_after_commas_on_a_terminal(width: int) -> None:
     machine, cpus = synthetic.build("core:512"), range(100, 300, 2)
     given = Allocation(request="cpus", cpuset=set(cpus), mems=(), policy="packed", metrics={})
-    result = Answer(status="feasible", engine="greedy", allocations=(given,))
+    result = Result(status="feasible", engine="greedy", allocations=(given,))
     console = Console(width=width, color_system=None, file=io.StringIO())
     with console.capture() as capture:
         for part in (*report.answer(result), *report.drawing(machine, result)):
@@ -493,16 +493,16 @@ def test_explain_beside_a_plain_form_goes_to_standard_error() -> None:
 def test_an_unknown_answer_and_a_clash_are_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     machine = synthetic.build("core:2")
     claim = wanted(machine, None, {"cpus": 3}, ())
-    Said(machine, claim, Answer(status="unknown", engine="greedy")).say("cpuset", explain=False)
+    Printout(machine, claim, Result(status="unknown", engine="greedy")).say("cpuset", explain=False)
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n"), printed.err[:9]) == ("", 1, "unknown: ")
-    rule = Rule(name="cpus", request="cpus", text="3 CPUs asked, 2 CPUs free", asked=3, available=2)
+    rule = Rule(name="cpus", request="cpus", text="3 CPUs requested, 2 CPUs free", asked=3, available=2)
     near = Nearest(request="cpus", option="cpus", asked="3", instead="2")
-    clash = Answer(status="infeasible", engine="greedy", infeasible=Infeasible(rules=(rule,), nearest=near))
-    Said(machine, claim, clash).say("cpuset", explain=True)
+    clash = Result(status="infeasible", engine="greedy", infeasible=Infeasible(rules=(rule,), nearest=near))
+    Printout(machine, claim, clash).say("cpuset", explain=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "cpus     cpus      3         2  3 CPUs asked, 2 CPUs free" in printed.err
+    assert "cpus     cpus      3         2  3 CPUs requested, 2 CPUs free" in printed.err
 
 
 def test_an_unknown_answer_says_why_once() -> None:
@@ -512,7 +512,7 @@ def test_an_unknown_answer_says_why_once() -> None:
 
 
 def test_an_unknown_answer_exits_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver.engine.solve", lambda *_, **__: Answer(status="unknown", engine="greedy"))
+    monkeypatch.setattr("solver.engine.solve", lambda *_, **__: Result(status="unknown", engine="greedy"))
     assert solve("--cpus", "4").exit_code == 4
 
 
@@ -562,9 +562,9 @@ def test_an_option_overrides_what_the_claims_say(
 ) -> None:
     asked: list[Request] = []
 
-    def fake(_: object, requests: tuple[Request, ...], **__: object) -> Answer:
+    def fake(_: object, requests: tuple[Request, ...], **__: object) -> Result:
         asked.extend(requests)
-        return Answer(status="unknown", engine="greedy")
+        return Result(status="unknown", engine="greedy")
 
     monkeypatch.setattr("solver.engine.solve", fake)
     base = {"name": "a", "cpus": 4, "full_cores": args == "--no-full-cores", "strict": ["prefer_l3"]}

@@ -366,7 +366,7 @@ def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     assert result.stderr.count("\n") == 1
 
 
-CLASH = Infeasible(rules=(Rule(name="cpus", request="cpus", text="10 CPUs asked, 8 free"),))
+CLASH = Infeasible(rules=(Rule(name="cpus", request="cpus", text="10 CPUs requested, 8 free"),))
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ CLASH = Infeasible(rules=(Rule(name="cpus", request="cpus", text="10 CPUs asked,
     [
         (BadInputError("is\nempty", place="line 1", file="t.json"), 2, "error: t.json: line 1: is empty\n"),
         (PermissionError(13, "Permission denied", "/x"), 2, "error: /x: Permission denied\n"),
-        (InfeasibleError(CLASH), 1, "error: 10 CPUs asked, 8 free\n"),
+        (InfeasibleError(CLASH), 1, "error: 10 CPUs requested, 8 free\n"),
         (
             DefectError("A is not in F"),
             3,

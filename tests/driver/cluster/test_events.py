@@ -32,7 +32,7 @@ def test_an_event_on_a_claim_with_a_very_long_name_has_a_name_that_is_valid(
 
 
 def test_an_event_is_on_the_claim_and_says_who_and_why(server: ApiServer, events: Events) -> None:
-    events.tell(REF, "NotPlaceable", "10 CPUs asked, 8 free")
+    events.tell(REF, "NotPlaceable", "10 CPUs requested, 8 free")
     (event,) = until(server.events)
     about = event["involvedObject"]
     assert (about["kind"], about["namespace"], about["name"], about["uid"]) == (
@@ -43,7 +43,7 @@ def test_an_event_is_on_the_claim_and_says_who_and_why(server: ApiServer, events
     )
     assert (event["reason"], event["message"], event["type"]) == (
         "NotPlaceable",
-        "10 CPUs asked, 8 free",
+        "10 CPUs requested, 8 free",
         "Warning",
     )
     assert (event["reportingComponent"], event["source"]["host"]) == ("dra.cpu", "node-1")

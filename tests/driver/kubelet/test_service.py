@@ -78,12 +78,12 @@ def test_devices_carry_base_requests_cdi_and_where_they_can_shares(kubelet, vers
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_each_claim_of_a_call_succeeds_or_fails_for_itself(kubelet, claims, version) -> None:
-    claims.refuse = {"full": RefusedError("NotPlaceable", "8 CPUs asked, 4 free"), "odd": ZeroDivisionError()}
+    claims.refuse = {"full": RefusedError("NotPlaceable", "8 CPUs requested, 4 free"), "odd": ZeroDivisionError()}
     asked = [ref("u1"), ref("u2", "full"), ref("u3", "odd"), ref("u4")]
     replies = kubelet.prepare(*asked, version=version)
     assert {uid: reply.error for uid, reply in replies.items()} == {
         "u1": "",
-        "u2": "NotPlaceable: 8 CPUs asked, 4 free",
+        "u2": "NotPlaceable: 8 CPUs requested, 4 free",
         "u3": "Defect: see the log of the driver",
         "u4": "",
     }
