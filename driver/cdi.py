@@ -7,11 +7,12 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from driver.durable import Sync, make_folder, read_bounded, remove, remove_leftovers, write_whole
+from driver.durable import Sync, holds, make_folder, read_bounded, remove, remove_leftovers, write_whole
 from driver.ledger.entry import Entry
+from driver.metadata import Metadata
 from driver.names import CDI_KIND, cdi_file, cdi_name, is_uid, variable
 from models import format_cpuset, parse_cpuset
 
@@ -26,32 +27,39 @@ _FILE = re.compile(re.escape(cdi_file("UID")).replace("UID", "(.+)"))
 
 
 class CDI:
-    """The claims' files in the folder that the runtime reads. Its methods raise ``OSError``."""
+    """The claims' files in the folder that the runtime reads, with the device metadata that others of them mount
+    (in ``metadata``). Its methods raise ``OSError``."""
 
-    def __init__(self, folder: Path, sync: Sync = os.fsync) -> None:
+    def __init__(self, folder: Path, sync: Sync = os.fsync, metadata: Path | None = None) -> None:
         self.folder, self._sync = folder, sync
+        self._metadata = Metadata(metadata or folder / "metadata", folder, sync)
 
     def open(self) -> None:
         """Make the folder, and remove what a kill has left in it."""
         make_folder(self.folder, self._sync)
         remove_leftovers(self.folder, cdi_file("*"))
+        self._metadata.open()
 
     def write(self, entry: Entry) -> None:
-        """The file of a claim; it is not touched if it is right already."""
-        if not self.stands(entry):
+        """The files of a claim; those that are right already are not touched."""
+        path, content = self._path(entry.uid), _spec(entry)
+        self._metadata.write(entry)
+        if not holds(path, content):
             make_folder(self.folder, self._sync)
-            write_whole(self._path(entry.uid), _spec(entry), self._sync)
+            write_whole(path, content, self._sync)
 
     def stands(self, entry: Entry) -> bool:
-        """Whether the claim's file is there and says what it should."""
-        try:
-            return read_bounded(self._path(entry.uid), LARGEST) == _spec(entry)
-        except (OSError, ValueError):
-            return False
+        """Whether the claim's files are there and say what they should."""
+        return holds(self._path(entry.uid), _spec(entry)) and self._metadata.stands(entry)
 
     def remove(self, uid: str) -> None:
-        """The claim's file is gone, also where it never was."""
+        """The claim's files are gone, also where they never were."""
         remove(self._path(uid), self._sync)
+        self._metadata.remove(uid)
+
+    def keep_only(self, claims: Collection[str]) -> None:
+        """Remove the device metadata of claims that are neither among these nor have a file of their own."""
+        self._metadata.keep_only({*claims, *self.uids()})
 
     def uids(self) -> Iterator[str]:
         """The claims that have a file, the oldest first. The other files are other drivers', who come and go."""

@@ -64,7 +64,8 @@ class Config(Options):
     machine is one device: this driver, or an external scheduler by a cpuset in the claim; ``allocator`` is
     dra-driver-cpu's word for it.
     ``solver_time_limit``: seconds; with 0 greedy alone answers. ``min_shared_cpus``: CPUs that always stay in
-    the shared pool, by default 1 if none are reserved, else 0.
+    the shared pool, by default 1 if none are reserved, else 0. ``device_metadata``: whether containers find a file
+    that describes the devices of their claim (``driver.metadata``).
     """
 
     api_version: Literal["v1alpha1"] = "v1alpha1"
@@ -83,6 +84,7 @@ class Config(Options):
     )
     bind_address: Annotated[str, AfterValidator(_is_address)] = ":8080"
     expose_pcie_roots: StrictBool = Field(default=False, validation_alias=AliasChoices("exposePCIeRoots"))
+    device_metadata: StrictBool = True
     kubelet_root_dir: AbsolutePath = Path("/var/lib/kubelet")
     cdi_dir: AbsolutePath = Path("/var/run/cdi")
     nri_socket: AbsolutePath = Path("/var/run/nri/nri.sock")

@@ -14,9 +14,10 @@ NEW = ".new"
 """Ends the name of a file that is being written. Runtimes read whatever ends in ``.json`` from the CDI folder."""
 
 
-def write_whole(path: Path, content: bytes, sync: Sync = os.fsync) -> None:
+def write_whole(path: Path, content: bytes, sync: Sync = os.fsync, mode: int | None = None) -> None:
     """The file with this content, on disk when this returns. Raises ``OSError``, after which the former file
-    stands, or perhaps the new one if it was the folder that could not be flushed.
+    stands, or perhaps the new one if it was the folder that could not be flushed. ``mode``: its permissions, by
+    default what the process is set to give.
 
     A new file under a temporary name takes the place of the old one (rename is atomic), and the folder that names
     it is flushed too. What has the temporary name goes first: a link would lead the bytes elsewhere, and a pipe
@@ -25,6 +26,8 @@ def write_whole(path: Path, content: bytes, sync: Sync = os.fsync) -> None:
     new = temporary(path)
     try:
         with _opened_anew(new) as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
             stream.write(content)
             stream.flush()
             sync(stream.fileno())
@@ -89,6 +92,14 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
     """Remove what a kill between writing and renaming has left of files of that name (a pattern)."""
     for leftover in folder.glob(f".{name}{NEW}"):
         leftover.unlink(missing_ok=True)
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Whether there is a regular file with just this content."""
+    try:
+        return read_start(path, len(content) + 1) == content
+    except (OSError, ValueError):
+        return False
 
 
 def read_bounded(path: Path, most: int) -> bytes:

@@ -18,7 +18,7 @@ from driver.claims.wish import Wish
 from driver.conditions import Conditions
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger
-from driver.ledger.entry import Entry
+from driver.ledger.entry import Entry, Shown
 from driver.ledger.locks import BusyError
 from driver.names import is_uid
 from driver.placing import Placer
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 Read = Callable[[Document, ClaimRef], ClaimView]
 MakeWish = Callable[[ClaimView], Wish]
+Show = Callable[[ClaimView], dict[str, Shown]]
 
 SETTLING = 3.0
 """Seconds to wait for everyone else's masks to leave a new claim's CPUs."""
@@ -48,14 +49,20 @@ LOOKS = 3
 """At the same claim in one call, if others change it meanwhile."""
 
 
+def show_nothing(_: ClaimView) -> dict[str, Shown]:
+    """Containers are not shown their devices."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Preparer:
     """Serves the kubelet. Its methods raise ``RefusedError`` and may be called from many threads.
 
     A Prepare is a ``look`` at the claim, which holds no lock while the API server takes its time, then ``place``.
-    ``read`` and ``make_wish`` say what a claim means on this node (``driver.claims``). ``greedy`` answers in
-    milliseconds when the ``solver`` is kept busy by others. ``behind`` is called with the uid of a claim that was
-    answered from the ledger because the API server did not answer: it has ``renew`` called soon.
+    ``read`` and ``make_wish`` say what a claim means on this node (``driver.claims``), ``show`` what containers
+    are shown of its devices (``driver.metadata``). ``greedy`` answers in milliseconds when the ``solver`` is kept
+    busy by others. ``behind`` is called with the uid of a claim that was answered from the ledger because the API
+    server did not answer: it has ``renew`` called soon.
     """
 
     topology: Topology
@@ -69,6 +76,7 @@ class Preparer:
     conditions: Conditions
     read: Read
     make_wish: MakeWish
+    show: Show = show_nothing
     greedy: Solver | None = None
     behind: Callable[[str], None] = lambda _: None
     _placer: Placer = field(init=False, repr=False)
@@ -224,7 +232,7 @@ class Preparer:
 
     def _again(self, former: Entry, view: ClaimView | None) -> Entry:
         """A claim that the ledger has. Who may carry it can have changed, and its CDI file may be gone."""
-        entry = former if view is None else _known(former, view)
+        entry = former if view is None else _known(former, view, former.shown or self.show(view))
         with _disk(ClaimRef(former.uid, former.namespace, former.name)):
             if entry != former:
                 self.ledger.update(entry)
@@ -265,7 +273,7 @@ class Preparer:
             if former is not None:
                 self._release(former.uid)
             with call.stage("solve"):
-                entry, unmet = self._placer.place(_draft(view), wish)
+                entry, unmet = self._placer.place(_draft(view, self.show(view)), wish)
             with call.stage("write"):
                 self._commit(entry)
         for note in (*wish.notes, *unmet):
@@ -306,7 +314,7 @@ def check_uid(ref: ClaimRef) -> ClaimRef:
     return ref
 
 
-def _draft(view: ClaimView) -> Entry:
+def _draft(view: ClaimView, shown: dict[str, Shown]) -> Entry:
     """The claim's entry but for its CPUs."""
     return Entry(
         uid=view.ref.uid,
@@ -318,10 +326,11 @@ def _draft(view: ClaimView) -> Entry:
         pods=frozenset(view.pods),
         pod_names=dict(view.pods),
         pod_claim=view.pod_claim,
+        shown=shown,
     )
 
 
-def _known(former: Entry, view: ClaimView) -> Entry:
+def _known(former: Entry, view: ClaimView, shown: dict[str, Shown]) -> Entry:
     """The entry with what the API server says of who may carry it, and of whose claim it is."""
     told = {
         "namespace": view.ref.namespace,
@@ -329,6 +338,7 @@ def _known(former: Entry, view: ClaimView) -> Entry:
         "pods": frozenset(view.pods),
         "pod_names": dict(view.pods),
         "pod_claim": view.pod_claim,
+        "shown": shown,
         "grants": view.grants,
         "fingerprint": view.fingerprint,
         "adopted": False,

@@ -27,6 +27,7 @@ def recover(ledger: Ledger, cdi: CDI) -> None:
         with ledger.locks.of(uid):
             if uid not in ledger.snapshot.entries:
                 _adopt(uid, ledger, cdi)
+    cdi.keep_only(ledger.snapshot.entries)
     for uid in list(ledger.snapshot.entries):
         with ledger.locks.of(uid):
             _write(uid, ledger, cdi)

@@ -44,7 +44,7 @@ from driver.nri.messages import Settings
 from driver.nri.remote import RemoteRuntime
 from driver.nri.runtime import NRIRuntime
 from driver.ports import ClaimRef, Document, Runtime
-from driver.prepare import Preparer
+from driver.prepare import Preparer, Show, show_nothing
 from driver.recover import recover, repair
 from driver.refresh import Refresher
 from driver.solving.client import WorkerSolver
@@ -94,7 +94,7 @@ class Driver:
         self.folders = Folders(config.kubelet_root_dir, os.environ.get(POD_UID, ""))
         self.conditions, self.metrics = Conditions(), Metrics()
         self.api = Api.connect(config.kubeconfig)
-        self.cdi = CDI(config.cdi_dir)
+        self.cdi = CDI(config.cdi_dir, metadata=self.folders.metadata)
         self._lock = NodeLock(self.folders.plugin)
         self._running: list[Part] = []
         self._unready: dict[Any, str] = {"Starting": "coming up"}
@@ -272,9 +272,15 @@ class Driver:
             conditions=self.conditions,
             read=read,
             make_wish=lambda view: wish(view, self.config, devices, self.host.cpus, self.host.name),
+            show=self._show(devices),
             greedy=WorkerSolver(self.host.topology, 0.0, self.metrics),
             behind=refresher.ask,
         )
+
+    def _show(self, devices: DeviceMap) -> Show:
+        if not self.config.device_metadata:
+            return show_nothing
+        return lambda view: devices.shown(grant.device for grant in view.grants)
 
     def _make_slices(self, devices: DeviceMap) -> Callable[[NodeRef, int], list[Document]]:
         mapped = self.config.publish_node_allocatable_resource_mapping

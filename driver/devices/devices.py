@@ -3,7 +3,7 @@
 Names, attributes and capacity are those of dra-driver-cpu, so that its DeviceClasses and claims keep working.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from driver.devices.attributes import Machine
 from driver.devices.device import Device
 from driver.devices.grouped import grouped
 from driver.devices.individual import individual
+from driver.ledger.entry import Shown
 from driver.node import NodeCPUs
 from models import Topology
 
@@ -31,6 +32,11 @@ class DeviceMap:
         """The CPUs of a device, ``None`` if there is none of this name."""
         found = self._by_name.get(device)
         return None if found is None else found.cpus
+
+    def shown(self, names: Iterable[str]) -> dict[str, Shown]:
+        """What containers are shown of those of the devices that are here."""
+        there = (self._by_name[name] for name in names if name in self._by_name)
+        return {each.name: Shown(cpus=each.cpus, attributes=dict(each.attributes)) for each in there}
 
     def near(self, place: str) -> frozenset[int]:
         """The CPUs near a device's name or a CPU list. Raises ``BadInputError`` if it is neither here."""

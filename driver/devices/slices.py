@@ -52,7 +52,7 @@ def _slice(devices: Sequence[Document], node: NodeRef, generation: int, count: i
 def _device(device: Device, node_allocatable: bool) -> Document:
     found: Document = {
         "name": device.name,
-        "attributes": {name: _attribute(value) for name, value in sorted(device.attributes.items())},
+        "attributes": {name: attribute(value) for name, value in sorted(device.attributes.items())},
     }
     if device.capacity is not None:
         found["allowMultipleAllocations"] = True
@@ -62,7 +62,8 @@ def _device(device: Device, node_allocatable: bool) -> Document:
     return found
 
 
-def _attribute(value: Value) -> dict[str, Any]:
+def attribute(value: Value) -> dict[str, Any]:
+    """An attribute's value, as the API has it."""
     if isinstance(value, bool):
         return {"bool": value}
     if isinstance(value, int):

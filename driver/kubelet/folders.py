@@ -44,6 +44,11 @@ class Folders:
         return self.plugin / "ledger"
 
     @property
+    def metadata(self) -> Path:
+        """Where the files lie in which containers read what devices they have been given."""
+        return self.plugin / "dra-device-metadata"
+
+    @property
     def node_name(self) -> Path:
         """Where the driver leaves its node's name."""
         return self.plugin / FILE

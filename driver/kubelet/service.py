@@ -13,6 +13,7 @@ from driver.errors import RefusedError
 from driver.kubelet.handlers import service, unary
 from driver.ledger.entry import Entry, Grant
 from driver.logs import about
+from driver.metadata import cdi_ids
 from driver.names import base, cdi_id, is_uid
 from driver.ports import ClaimRef
 from driver.protos import dra_pb2 as dra
@@ -154,7 +155,7 @@ def _device(entry: Entry, grant: Grant, version: Version) -> dra.Device:
         request_names=[base(grant.request)],
         pool_name=grant.pool,
         device_name=grant.device,
-        cdi_device_ids=[cdi_id(entry.uid)],
+        cdi_device_ids=[cdi_id(entry.uid), *cdi_ids(entry, grant)],
     )
     if version == "v1" and grant.share_id is not None:
         device.share_id = grant.share_id

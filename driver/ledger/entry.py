@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
+from driver.devices.device import Value
 from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 from models import Allocation, CPUSet
@@ -37,6 +38,14 @@ class Owner(_Value):
     container: str
 
 
+class Shown(_Value):
+    """What containers of a claim are shown of one of its devices (``driver.metadata``): as it was published when
+    the claim was prepared. ``cpus``: of the device, whoever has them."""
+
+    cpus: CPUSet
+    attributes: dict[str, Value] = Field(default_factory=dict)
+
+
 class Entry(_Value):
     """A claim that holds CPUs. Its file is named after ``uid``.
 
@@ -44,6 +53,7 @@ class Entry(_Value):
     memory is bound to, empty for no binding. ``pods``: uids of the pods that may carry it (the claim's
     ``status.reservedFor``); ``pod_names``: their names, by uid, as far as they are known: entries that version
     0.1.0 wrote have none. ``pod_claim``: what the pod's spec calls a claim that was made from a template.
+    ``shown``: by name of the device; empty if containers are not shown their devices.
     ``adopted``: taken over from another driver's CDI file; namespace, name and pods are unknown (empty) until
     the API server or the kubelet names them.
     """
@@ -60,6 +70,7 @@ class Entry(_Value):
     pods: frozenset[str] = frozenset()
     pod_names: dict[str, str] = Field(default_factory=dict)
     pod_claim: str = ""
+    shown: dict[str, Shown] = Field(default_factory=dict)
     owner: Owner | None = None
     allocations: tuple[Allocation, ...] = ()
     engine: Engine | None = None

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from driver.durable import (
     Sync,
+    holds,
     is_temporary,
     make_folder,
     move,
@@ -84,10 +85,7 @@ class Files:
 
     def stands(self, entry: Entry) -> bool:
         """Whether the entry's file is there and says what it should."""
-        try:
-            return read_bounded(self._path(entry.uid), LARGEST) == _content(entry)
-        except (OSError, ValueError):
-            return False
+        return holds(self._path(entry.uid), _content(entry))
 
     def remove(self, uid: str) -> None:
         """Forget the claim."""

@@ -95,9 +95,10 @@ class Bench:
         isolated: frozenset[int] = frozenset(),
         solver: Solver | None = None,
         sync: Callable[[int], None] = os.fsync,
+        shows: bool = False,
         **settings: Any,
     ) -> None:
-        self.folder, self.topology, self.sync = folder, topology, sync
+        self.folder, self.topology, self.sync, self.shows = folder, topology, sync, shows
         self.config = Config.model_validate({"groupBy": "machine", **settings})
         reserved = topology.model_copy(update={"reserved": self.config.reserved_cpus})
         self.node = NodeCPUs.of(reserved, isolated, self.config.min_shared_cpus)
@@ -110,7 +111,7 @@ class Bench:
         self.restart()
 
     def restart(self) -> None:
-        self.cdi = CDI(self.folder / "cdi", self.sync)
+        self.cdi = CDI(self.folder / "cdi", self.sync, self.folder / "metadata")
         self.ledger = Ledger.open(self.node, Files(self.folder / "ledger", self.sync))
         self.ledger.listen(self.containers.changed)
         recover(self.ledger, self.cdi)
@@ -128,6 +129,7 @@ class Bench:
                 document, ref, counted=self.config.cpu_device_mode == "grouped"
             ),
             make_wish=lambda view: wish(view, self.config, self.devices, self.node, "node-1"),
+            show=lambda view: self.devices.shown(grant.device for grant in view.grants) if self.shows else {},
             greedy=self.greedy,
             behind=self.behind.append,
         )
@@ -170,4 +172,4 @@ class Bench:
         found = Files(self.folder / "ledger").read()
         assert found.aside == ()
         assert found.entries == dict(self.ledger.snapshot.entries)
-        assert len(self.on_disk()) == 2 * len(self.held)
+        assert len(self.on_disk()) == (4 if self.shows else 2) * len(self.held)

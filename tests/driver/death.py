@@ -26,7 +26,7 @@ class Death:
         self._left = 0
         self._armed, self._buried = False, threading.Event()
         self._lock = threading.Lock()
-        self._stores = (driver.ledger._files, driver.cdi)
+        self._stores = (driver.ledger._files, driver.cdi, driver.cdi._metadata)
         for store in self._stores:
             store._sync = self._flush
 
@@ -71,6 +71,7 @@ class Death:
         self.grave.mkdir(exist_ok=True)
         for store in self._stores:
             store.folder = self.grave
+        self.driver.cdi._metadata.specs = self.grave
         self.came.set()
 
 

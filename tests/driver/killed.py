@@ -79,7 +79,7 @@ def finished(folder: Path) -> bool:
 
 def check_after_restart(folder: Path) -> None:
     """Nothing is lost, given twice or left over; and the kubelet can ask for everything once more."""
-    bench, told = Bench(folder / "node"), dict[str, tuple[str, list[int] | None]]()
+    bench, told = Bench(folder / "node", shows=True), dict[str, tuple[str, list[int] | None]]()
     bench.check()
     assert not any(entry.adopted for entry in bench.ledger.snapshot.entries.values()), "a CDI file came first"
     for uid, what, cpus in journal(folder):
@@ -103,7 +103,7 @@ def run(folder: Path, number: int) -> bool:
         assert status in (0, signal.SIGKILL), status
         return status == 0
     sys.addaudithook(Countdown(folder, number))
-    steps(Bench(folder / "node"), Journal(folder))
+    steps(Bench(folder / "node", shows=True), Journal(folder))
     (folder / "finished").touch()
     os._exit(0)
 

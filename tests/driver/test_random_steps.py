@@ -18,6 +18,7 @@ import pytest
 
 from driver.ledger.entry import Entry, Snapshot
 from driver.ledger.files import read_entry
+from driver.metadata import cdi_ids
 from driver.ports import ClaimRef
 from driver.serve import Driver
 from models import Topology, format_cpuset, parse_cpuset
@@ -237,11 +238,25 @@ class Steps:
         ledger = [path for path in self.driver.folders.ledger.iterdir() if path.suffix == ".json"]
         entries = {entry.uid: _lasting(entry) for entry in map(read_entry, ledger)}
         assert entries == {uid: _lasting(entry) for uid, entry in snapshot.entries.items()}
-        files = sorted((self.world.folder / "cdi").iterdir())
+        files = sorted((self.world.folder / "cdi").glob("dra.k8s.io-cpu_claim-*"))
         variables = [_variable(path) for path in files]
         wanted = {f"DRA_CPUSET_{uid}={format_cpuset(each.cpuset)}" for uid, each in snapshot.entries.items()}
         assert len(variables) == len(wanted)
         assert set(variables) == wanted
+        self._check_metadata(snapshot)
+
+    def _check_metadata(self, snapshot: Snapshot) -> None:
+        entries, specs = snapshot.entries, (self.world.folder / "cdi").glob("dra.cpu_metadata_*")
+        mounted = {
+            f"{uid}_{grant.request}.json"
+            for uid, entry in entries.items()
+            for grant in entry.grants
+            if cdi_ids(entry, grant)
+        }
+        folder = self.driver.folders.metadata
+        assert {path.name for path in folder.iterdir()} == mounted if folder.exists() else not mounted
+        assert {path.name.removeprefix("dra.cpu_metadata_") for path in specs} == mounted
+        assert all(self.driver.cdi.stands(entry) for entry in entries.values())
 
     def _check_masks(self) -> None:
         masks = self.world.runtime.masks()

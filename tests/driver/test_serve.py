@@ -18,7 +18,7 @@ from driver.cdi import CDI
 from driver.cli import main
 from driver.ledger.entry import Entry
 from driver.ledger.files import Files
-from driver.names import variable
+from driver.names import cdi_file, cdi_id, variable
 from driver.ports import ClaimRef
 from models import BadInputError, format_cpuset, parse_cpuset
 from tests.driver.cluster.waiting import until
@@ -116,6 +116,20 @@ def test_whoever_looks_from_elsewhere_sees_the_node_by_its_name_and_pods_by_thei
     assert f"cpusat_driver_claim_info{{{labels}" in page(world, "/metrics")[1]
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_kubelet_is_told_of_metadata_where_the_configuration_wants_it(short_path: Path, shown: bool) -> None:
+    with World(short_path, MACHINE, solverTimeLimit=0, deviceMetadata=shown).running() as world:
+        ref = world.claim(4)
+        reply = world.kubelet.prepare(ref)[ref.uid]
+        assert reply.cdi == (cdi_id(ref.uid), *([f"dra.cpu/metadata={ref.uid}_r"] if shown else []))
+        file = world.folder / f"k/plugins/dra.cpu/dra-device-metadata/{ref.uid}_r.json"
+        assert file.exists() is shown
+        assert not shown or '"dra.cpu/numCPUs": {' in file.read_text()
+        world.kubelet.unprepare(ref)
+        assert not file.exists()
+        assert not list((world.folder / "cdi").iterdir())
+
+
 def test_a_claim_is_answered_with_the_same_cpus_again_and_after_a_restart(world: World) -> None:
     ref = world.claim(6)
     cpus = world.prepare(ref)
@@ -126,7 +140,8 @@ def test_a_claim_is_answered_with_the_same_cpus_again_and_after_a_restart(world:
     world.come_up()
     assert world.prepare(ref) == cpus
     assert world.runtime.masks()[container.id] == cpus
-    assert json.loads(next((world.folder / "cdi").iterdir()).read_text())["kind"] == "dra.k8s.io/cpu"
+    names = {path.name for path in (world.folder / "cdi").iterdir()}
+    assert names == {cdi_file(ref.uid), f"dra.cpu_metadata_{ref.uid}_r.json"}
 
 
 def test_a_container_without_a_prepared_claim_cannot_pretend_to_have_one(world: World) -> None:

@@ -17,7 +17,9 @@ class Faults:
     def __init__(self, node: Node) -> None:
         self._node, self._folder = node, node.folder / "faults"
         self._folder.mkdir()
-        self._spoilt = [str(node.folder / "k/plugins/dra.cpu/ledger/"), str(node.containerd.cdi_dir)]
+        plugin = node.folder / "k/plugins/dra.cpu"
+        folders = (plugin / "ledger", plugin / "dra-device-metadata", node.containerd.cdi_dir)
+        self._spoilt = list(map(str, folders))
         node.environment = {"PYTHONPATH": str(FAULTS), "CPUSAT_FAULTS": str(self._folder)}
 
     @property

@@ -60,7 +60,8 @@ class Running:
 class Node:
     """``open`` brings everything up; ``start_driver`` and ``end_driver`` are for the tests.
 
-    ``steps``: what was done, with the masks that the kernel had then.
+    ``steps``: what was done, with the masks that the kernel had then. ``told``: CDI devices that the kubelet hands
+    to the runtime, by uid of the claim.
     """
 
     def __init__(self, folder: Path, containerd: Containerd, **settings: Any) -> None:
@@ -68,6 +69,7 @@ class Node:
         self.api, self.kubelet = ApiServer(node="node-1"), Kubelet(folder / "k")
         self.settings, self.environment = settings, dict[str, str]()
         self.containers: dict[str, Running] = {}
+        self.told: dict[str, tuple[str, ...]] = {}
         self.steps: list[str] = []
         self._driver: subprocess.Popen[bytes] | None = None
 
@@ -162,7 +164,9 @@ class Node:
     def prepare(self, ref: ClaimRef) -> frozenset[int]:
         """Prepare it through the driver's socket; the CPUs of its ledger."""
         (device,) = self.kubelet.prepare(ref)[ref.uid].require()
-        assert device.cdi == (cdi_id(ref.uid),)
+        metadata = [f"dra.cpu/metadata={ref.uid}_r"] if self.settings.get("deviceMetadata", True) else []
+        assert device.cdi == (cdi_id(ref.uid), *metadata)
+        self.told[ref.uid] = device.cdi
         return self.ledger[ref.uid].cpuset
 
     def unprepare(self, ref: ClaimRef) -> None:
@@ -181,7 +185,7 @@ class Node:
         attempt: int = 0,
     ) -> Running:
         """A container, of a claim or of none, in a pod of its own unless one is given. Raises ``RefusedError``."""
-        spec = Spec(name, attempt, [cdi_id(ref.uid)] if ref else [], env or {})
+        spec = Spec(name, attempt, self.told.get(ref.uid, [cdi_id(ref.uid)]) if ref else [], env or {})
         try:
             pod = pod or self.cri.run_pod(ref.uid if ref else str(uuid.uuid4()))
             container = self.cri.create(pod, spec)

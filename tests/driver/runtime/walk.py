@@ -34,7 +34,11 @@ class Walk(Hand):
         self.node.check(f"{number}. {name}")
         held = {ref.uid for ref in self.claims}
         assert set(self.node.ledger) == held, name
-        assert {file.name for file in self.node.containerd.cdi_dir.iterdir()} == set(map(cdi_file, held)), name
+        files = {file.name for file in self.node.containerd.cdi_dir.iterdir()}
+        assert {each for each in files if "metadata" not in each} == set(map(cdi_file, held)), name
+        mounted = {each.split("_")[2] for each in files if "metadata" in each}
+        assert mounted <= held, name
+        assert mounted >= held & self.node.told.keys(), name
 
     # Claims
 
@@ -169,20 +173,20 @@ class Walk(Hand):
     def kill_in_prepare(self) -> None:
         self.make_room()
         ref = self.new_claim()
-        if self.faults.kills("prepare", ref, self.random.randint(1, 8)):
+        if self.faults.kills("prepare", ref, self.random.randint(1, 16)):
             self.node.start_driver()
         self.prepared(ref)
 
     def kill_in_unprepare(self) -> None:
         ref = self.some_claim()
         self.end_carriers(ref)
-        if self.faults.kills("unprepare", ref, self.random.randint(1, 4)):
+        if self.faults.kills("unprepare", ref, self.random.randint(1, 8)):
             self.node.start_driver()
         self.released(ref)
 
     def stall(self) -> None:
         self.make_room(containers=1)
-        ref, at = self.new_claim(), self.random.choice([2, 4, 6, 8])
+        ref, at = self.new_claim(), self.random.choice(range(2, 17, 2))
         self.faults.order(stall_at=at, stall=2)
         with ThreadPoolExecutor() as several:
             prepared = several.submit(self.prepared, ref)
