@@ -35,7 +35,7 @@ class Allocation(_Value):
 
 
 class Rule(_Value):
-    """One rule of a clash: its option's name, whose it is, and its numbers in CPUs or domains."""
+    """One rule of a clash: the option's name, the request it belongs to, and its numbers (CPUs or domains)."""
 
     name: str
     request: str
@@ -45,7 +45,7 @@ class Rule(_Value):
 
 
 class Nearest(_Value):
-    """The nearest wish that would be placed: what to change, from what to what.
+    """The nearest request that would be placed: which option to change, from what (``asked``) to what.
 
     ``request`` is empty where a constraint is to be left out.
     """
@@ -61,7 +61,7 @@ class Nearest(_Value):
 
 
 class Infeasible(_Value):
-    """Rules that clash. Without any one of them, the others can be met."""
+    """Rules that clash: a minimal set, so that without any one of them the others can be met."""
 
     rules: tuple[Rule, ...]
     nearest: Nearest | None = None

@@ -1,4 +1,4 @@
-"""From masks to answers: checked by ``verify``, scored, and put into words."""
+"""From masks to results: checked by ``verify``, scored, and with notes for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

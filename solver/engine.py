@@ -1,4 +1,4 @@
-"""``solve``: checks what it is given, tries the methods, judges their answers, and says what came out."""
+"""``solve``: checks its arguments, tries the methods, judges their answers, and returns the result."""
 
 import time
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Why nothing can be placed: the clashing rules with their numbers, minimal, and what would be placed instead."""
+"""Explains why nothing can be placed: a minimal clash of rules, with numbers, and the nearest request."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 OPTIONS = ("within", "numa_ids", "core_type", "numa_max", "full_cores")
 
 
-class OutOfTime(Exception):  # noqa: N818 - it ends a search, it is no error
+class OutOfTime(Exception):  # noqa: N818 - it ends a search and is not an error
     """The explanation has used up its time."""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """Something that can be left out: a request (option ``cpus``), one of its options, or a constraint.
+    """Something that can be left out of a claim: a request (option ``cpus``), one of its options, or a constraint.
 
     ``request`` and ``constraint`` are positions in the problem, -1 where it is not about one.
     """

@@ -1,4 +1,4 @@
-"""Whether requests can be met at all, asked again and again while a clash is explained."""
+"""Whether requests can be met at all: the question that is repeated while a clash is explained."""
 
 from collections.abc import Sequence
 

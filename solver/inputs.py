@@ -1,4 +1,4 @@
-"""What is handed to ``solve``, checked: requests, free CPUs and numbers."""
+"""Checks of the arguments of ``solve``: requests, free CPUs and numbers."""
 
 from collections.abc import Iterable, Sequence
 from typing import get_args

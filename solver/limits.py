@@ -1,4 +1,4 @@
-"""How long a solve may take, and with what CP-SAT may search."""
+"""Limits of a solve: its deadline, and the workers and seed of CP-SAT."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 class Limits:
     """A deadline of ``time.perf_counter`` in seconds; the workers and the seed of CP-SAT.
 
-    ``paused_for``: seconds, such as those of loading OR-Tools, that count for nobody.
+    ``paused_for``: seconds that the limits do not count, such as those of loading OR-Tools.
     """
 
     deadline: float
@@ -25,7 +25,7 @@ class Limits:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Put the deadline off by what the block takes."""
+        """Extend the deadline by the time that the block takes."""
         begin = time.perf_counter()
         yield
         spent = time.perf_counter() - begin
@@ -33,5 +33,5 @@ class Limits:
         self.paused_for += spent
 
     def extended(self, seconds: float) -> "Limits":
-        """The same with as many seconds more, from now on where the deadline has passed."""
+        """The same limits with more seconds, counted from now if the deadline has passed."""
         return replace(self, deadline=max(self.deadline, time.perf_counter()) + seconds)

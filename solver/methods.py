@@ -54,7 +54,7 @@ def dp(problem: Problem, limits: Limits, start: Hint = None) -> Outcome | None:
 
 
 def cpsat(problem: Problem, limits: Limits, start: Hint) -> Outcome:
-    """CP-SAT alone. Loading OR-Tools takes nobody's time."""
+    """CP-SAT alone. The time of loading OR-Tools does not count."""
     return _search(problem, limits, start, None)
 
 

@@ -1,4 +1,4 @@
-"""What a method found, and what it proved."""
+"""What a method has found and proved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

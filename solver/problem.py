@@ -1,4 +1,4 @@
-"""What the engines solve: the requests on one machine, with every rule about single CPUs already applied."""
+"""The problem that engines solve: requests on one machine, with all rules about single CPUs applied."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

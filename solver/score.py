@@ -132,7 +132,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class _View:
-    """One allocation, as the metrics look at it. ``counted``: the CPUs of the requests that have the metric."""
+    """One allocation, as metrics see it. ``counted``: the CPUs of the requests that have the metric."""
 
     scorer: Scorer
     request: Request

@@ -1,4 +1,4 @@
-"""The machine of the command line: its source, and what the options say is reserved, held or free."""
+"""A machine changed by options: what is reserved, held or free."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain, groupby

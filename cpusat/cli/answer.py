@@ -1,4 +1,4 @@
-"""Says what came out: the answer on standard output, reasons and notes on standard error."""
+"""Prints the result: the answer on standard output, reasons and notes on standard error."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Printout:
     greedy: Result | None = None
 
     def say(self, form: str, *, explain: bool) -> None:
-        """Print the answer in its form (``table``, ``json``, …) and, beside it, why it is so."""
+        """Print the answer in its form (``table``, ``json``, …), and the reasons for it."""
         for line in self._reasons():
             say(printable(line), error=True)
         if form != "table":
@@ -36,11 +36,11 @@ class Printout:
 
     @property
     def comparison(self) -> Comparison | None:
-        """Greedy beside best, if asked for."""
+        """The greedy answer compared with the best, if requested."""
         return None if self.greedy is None else Comparison(self.greedy, self.result)
 
     def _reasons(self) -> Iterator[str]:
-        """Why there is no answer, or what it could not honour."""
+        """Why there is no answer, or which preferences it could not meet."""
         if self.result.infeasible is not None:
             yield f"infeasible: {self.result.infeasible}"
         if self.result.status == "unknown":
@@ -61,7 +61,7 @@ class Printout:
             say(line)
 
     def _parts(self, form: str, *, explain: bool) -> Iterator["RenderableType"]:
-        """What people get to read, in the order in which it stands."""
+        """The parts of the output for people, in order."""
         table, placed = form == "table", bool(self.result.allocations)
         if not (explain or table or self.comparison):
             return

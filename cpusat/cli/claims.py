@@ -1,4 +1,4 @@
-"""Which requests are meant: those of a claims file or of the topology document, under the options given."""
+"""The requests to place: from a claims file or the topology document, changed by the options given."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +42,7 @@ def read_claim(source: str) -> Claim:
 
 
 def _parse(text: str, file: str) -> Any:  # noqa: ANN401 - a document is anything
-    """JSON by its name or its looks, else YAML. What looks like JSON and is none may be YAML in braces."""
+    """JSON by its name or first character, else YAML. What starts like JSON may be YAML in braces."""
     from topologies.readers.yaml_text import parse_yaml
 
     if len(text) > MAX_CHARACTERS:

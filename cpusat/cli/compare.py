@@ -21,7 +21,7 @@ class MetricRow:
 
     @property
     def gain(self) -> int:
-        """By how much the best answer is lower; below zero where it pays for a metric that counts for more."""
+        """How much lower the best answer is; negative where that pays for a metric that matters more."""
         return 0 if self.greedy is None else self.greedy - self.best
 
 

@@ -1,4 +1,4 @@
-"""Answers as plain text: for programs, for ``taskset`` and for cgroup files."""
+"""Answers as plain text for programs, ``taskset`` and cgroup files."""
 
 import json
 from collections.abc import Callable, Iterator

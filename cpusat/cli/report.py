@@ -36,7 +36,7 @@ PROOF = {"dp": "proven by dynamic programming", "cpsat": "proven by CP-SAT"}
 
 
 def answer(result: Result) -> Iterator[RenderableType]:
-    """How good the answer is, and each request's CPUs."""
+    """The status of the answer, and each request's CPUs."""
     took = result.build_ms + result.solve_ms
     proven = result.status == "optimal"
     how = PROOF[result.engine] if proven else f"not proven optimal, given by {result.engine}"
@@ -90,7 +90,7 @@ def _bound(row: MetricRow) -> str:
 
 
 def comparison(compared: Comparison) -> Iterator[RenderableType]:
-    """Greedy beside the best answer, metric by metric; differences are marked, and said in words."""
+    """The greedy answer compared with the best, metric by metric; differences are marked and put into words."""
     table = _table("metric", ">greedy", f">{_name_of_best(compared)}", "difference", "proof")
     for row in compared.rows():
         greedy = "-" if row.greedy is None else str(row.greedy)

@@ -38,7 +38,7 @@ def _metrics_alone(problem: Problem, position: int, single: Single) -> Metrics |
 
 
 def one_by_one(problem: Problem, single: Single) -> tuple[int, ...] | None:
-    """Each request in turn gets its best of what is left; ``None`` when one gets nothing."""
+    """Give each request in turn its best CPUs of those left. ``None`` if one gets nothing."""
     left, taken = problem.free, list[int]()
     for request in problem.requests:
         outcome = single(Problem.of(problem.prepared, left, [request]))

@@ -24,7 +24,7 @@ from solver.reduction.symmetry import symmetric_pairs
 from solver.score import joint_order
 
 MOST_RANKED = 40
-"""So many requests, the largest, are told apart when symmetric NUMA nodes are ordered: weights are powers of 2."""
+"""The number of requests, largest first, that order symmetric NUMA nodes: their weights are powers of 2."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Offer:
 
     @property
     def colour(self) -> Hashable:
-        """All that tells it from an offer of another NUMA node."""
+        """All that distinguishes it from an offer of another NUMA node."""
         return (self.request, self.block.place[1:], self.block.mask.bit_count(), self.near, self.sizes)
 
 

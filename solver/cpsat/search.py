@@ -58,19 +58,19 @@ class Search:
         return self._best is not None
 
     def value(self, expr: Expr) -> int:
-        """Value of an expression in the latest solution."""
+        """Value of an expression in the latest solution. There must be one."""
         assert self._best is not None
         return int(self._best.value(expr))
 
     def minimize(self, objectives: Sequence[Objective]) -> None:
-        """Minimize the metrics in their order, each held for the next; stops asking once a proof is missing."""
+        """Minimize the metrics in order and hold each at its optimum. Stops when a proof is missing."""
         self.bounds |= {each.name: None for each in objectives}
         for each in objectives:
             if self.proven:
                 self._minimize(each)
 
     def settle(self, objective: Objective, value: int) -> None:
-        """Hold a metric at a value that is known to be its optimum."""
+        """Hold a metric at a value that is proven to be its optimum."""
         self.bounds[objective.name] = self.settled[objective.name] = value
         self.model.add(objective.expr <= value)
 
@@ -115,7 +115,7 @@ class Search:
         return status, ceil(solver.best_objective_bound - 1e-6) if known else None
 
     def extend_hint(self, values: Mapping[cp_model.IntVar, int]) -> None:
-        """Add to where the next search starts: variables of an allocation, or new ones in the latest solution."""
+        """Add to the hint of the next search: variables of an allocation, or new ones in the latest solution."""
         for variable, value in values.items():
             self.model.add_hint(variable, value)
 

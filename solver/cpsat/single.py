@@ -89,7 +89,7 @@ class SingleModel:
         self.metrics |= self._leftovers(squares)
 
     def _symmetric(self) -> Iterator[tuple[Expr, Expr]]:
-        """Takes from blocks that differ only in their place, earlier ones first, as the tie rule wants it."""
+        """Takes from blocks that differ only in their place, in the order that the tie rule prefers."""
         if self._a_node_has_several_blocks:
             return
         takes, colours = dict[int, Expr](), dict[int, Hashable]()
@@ -108,7 +108,7 @@ class SingleModel:
             self.metrics["l3_caches"] = objectives.l3_caches(self.spans)
 
     def _possible_shares(self, search: Search) -> Sequence[int]:
-        """Takes from a block that the spans found still allow: with even shares, only those about the mean."""
+        """Takes from a block that the settled spans still allow: with even shares, only those near the mean."""
         if self.demand.request.policy == "packed" or not search.proven or self._a_node_has_several_blocks:
             return range(self.demand.cpus + 1)
         nodes = search.value(self.metrics["numa_nodes"])
@@ -158,7 +158,7 @@ class SingleModel:
         return squares[node].value if node in squares else free**2
 
     def tie_levels(self) -> list[Sequence[cp_model.IntVar]]:
-        """The levels whose lists of used domains the tie rule compares before it looks at shares."""
+        """The levels whose lists of used domains the tie rule compares first, before shares."""
         levels = [self.spans.numa_nodes, self.spans.sockets]
         if not self.problem.l3s_nest:
             levels.append(self.spans.l3s)

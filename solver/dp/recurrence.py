@@ -131,13 +131,13 @@ class Recurrence:
         return None if least >= never(self.nothing) else least + self.cost_of_pattern(pattern)
 
     def cost_of(self, tables: Sequence[Table], pattern: Pattern, window: Window) -> int:
-        """What all that is asked for costs, with such tables of the parts of a pattern."""
+        """The cost of the whole request, given cost tables for the parts of a pattern."""
         *some, last = sorted(tables, key=len)
         need = self.demand.cpus - sum(pattern) * window.least
         return entry(reduce(add, some, self.nothing), last, need)
 
     def cost_of_pattern(self, pattern: Pattern) -> int:
-        """Costs that the pattern decides: outer L3s, and NUMA nodes that have no table."""
+        """Costs that depend on the pattern alone: outer L3s, and NUMA nodes without a table."""
         if not self.patterns.l3s_are_outer:
             return self._of_the_rest
         problem = self.patterns.problem

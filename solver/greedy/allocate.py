@@ -18,7 +18,7 @@ MOST_CHOICES = 200
 
 
 def allocate(problem: Problem) -> tuple[int, ...] | None:
-    """A mask per request, or ``None`` when the greedy finds nothing (which proves nothing)."""
+    """A mask per request, or ``None`` if greedy finds nothing, which is no proof."""
     for pools in _matched_pools(problem):
         taken = _one_by_one(problem, pools)
         if taken is not None:

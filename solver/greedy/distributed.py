@@ -14,7 +14,7 @@ def take_distributed(
 
     ``group``: shares are multiples of so many CPUs, at least 1 (the kubelet's cpuGroupSize: the threads of a core
     where whole cores are demanded; that the groups are whole cores is for the caller to check). As with the
-    kubelet, a request that is no multiple of ``group`` or has no even split is packed instead.
+    kubelet, a request that is not a multiple of ``group`` or has no even split is packed instead.
     """
     free &= machine.online
     if free.bit_count() < cpus:

@@ -1,4 +1,4 @@
-"""In which order the kubelet looks at the domains of a machine.
+"""The order in which the kubelet visits the domains of a machine.
 
 Everywhere the rule is the same: fewest free CPUs first, then the lower id. Domains are kept in the order of
 their ids, so a stable sort by free CPUs is all it takes and a domain can be its bit mask and nothing else.
@@ -17,7 +17,7 @@ Masks = tuple[int, ...]
 
 
 class Sizes(NamedTuple):
-    """How many CPUs a domain of a kind is taken to hold; ``None``: each is counted.
+    """The size assumed for every domain of a level, in CPUs; ``None``: each is counted.
 
     The kubelet divides the CPUs of the machine by the number of its sockets, cores, L3s and NUMA nodes. Where
     not all are equal (hybrid machines, some CPUs offline) that can give CPUs that are not free or miss whole
@@ -93,7 +93,7 @@ def layouts_of(machine: Machine) -> tuple[MachineOrder, ...]:
 
 
 def _sizes(cpus: int, sockets: Masks, cores: Masks, l3s: Masks, numa_nodes: Masks) -> list[Sizes]:
-    """Averages round down, but for NUMA nodes."""
+    """Averages are rounded down, except those of NUMA nodes."""
     kinds = (sockets, cores, l3s, numa_nodes)
     if all(len({mask.bit_count() for mask in kind}) == 1 for kind in kinds):
         return [Sizes()]

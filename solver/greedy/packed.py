@@ -87,7 +87,7 @@ def _cpus_by_socket(layout: MachineOrder, free: int, need: int) -> int:
 
 
 def _whole(domains: Iterable[int], free: int, need: int, size: int | None = None) -> int:
-    """Domains that are free as a whole, one by one, as long as the need is as large as they are."""
+    """Whole free domains, one by one, as long as they are no larger than the need."""
     taken = 0
     for domain in domains:
         left = domain & free & ~taken

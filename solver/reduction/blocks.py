@@ -22,7 +22,7 @@ class Block:
 
     @property
     def place(self) -> tuple[int, int, str, int]:
-        """What tells it from other blocks, of any request."""
+        """What distinguishes it from other blocks, of any request."""
         return (self.numa, self.socket, self.core_type, -1 if self.l3 is None else self.l3)
 
     @property

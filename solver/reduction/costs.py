@@ -64,7 +64,7 @@ class Costs:
         return only(table, [0, 1]) if self.demand.rules.one_thread else table
 
     def l3_kind(self, parts: Sequence[CorePart]) -> L3Kind:
-        """What L3s, given by their cores, have the same table."""
+        """The kind of an L3, given by its cores: L3s of one kind have the same cost table."""
         l3, shapes = parts[0].l3, Counter(part.shape for part in parts)
         left = self._l3_free[l3] if l3 >= 0 and self.l3s_add_up else None
         return left, tuple(sorted(shapes.items()))

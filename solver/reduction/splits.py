@@ -69,7 +69,7 @@ class _Step(Generic[Part]):
         return self.sums.alike(self.kind)
 
     def share(self) -> int:
-        """The most that the next part can give at this cost; mostly all it has."""
+        """The most that the next part can give at this cost; usually all it has."""
         most = min(self.total, len(self.one) - 1)
         if self._can_give(most, 1):
             return most
@@ -79,7 +79,7 @@ class _Step(Generic[Part]):
         return least + int(np.flatnonzero(costs == self.cost)[-1])
 
     def run(self, share: int, longest: int) -> int:
-        """How many of the next parts, up to ``longest`` of this kind in a row, can give as much; mostly all."""
+        """How many of the next parts, up to ``longest`` of this kind in a row, can give as much; usually all."""
         longest = min(longest, self.total // share)
         if self._can_give(share, longest):
             return longest

@@ -52,7 +52,7 @@ CPU0 = {"cpu": 0, "core": 0}
         ('{"cpus": ' + "9" * 5000 + "}", "JSON has a number that is too long"),
         (
             json.dumps(DOCUMENT | {"numa_nodes": [{"id": 0, "distances": {"0": 10, "00": 20}}]}),
-            "numa_nodes.0.distances: '00' is no NUMA node id as it is written plainly, such as 0 or 12",
+            "numa_nodes.0.distances: '00' is not a NUMA node id in plain decimal, such as 0 or 12",
         ),
         (json.dumps(DOCUMENT | {"numa_nodes": [{"id": 0, "distances": {"+0": 9}}]}), "numa_nodes.0.distances: '"),
         (json.dumps(DOCUMENT | {"numa_nodes": [{"id": 0, "distances": {"²": 9}}]}), "numa_nodes.0.distances: '²'"),

@@ -1,4 +1,4 @@
-"""Which CPUs are performance and which efficiency, told from numbers that grow with speed."""
+"""Tells performance CPUs from efficiency CPUs by numbers that grow with speed."""
 
 from collections.abc import Mapping
 from itertools import pairwise

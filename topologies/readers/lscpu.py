@@ -58,7 +58,7 @@ def _table_rows(lines: Iterable[str]) -> Iterator[tuple[str, CPURow]]:
 
 
 def _cells(line: str) -> list[str]:
-    """``-p`` separates by commas, ``-e`` by blanks; a comment that is no header stays in one piece."""
+    """``-p`` separates by commas, ``-e`` by blanks; a comment that is not a header stays in one piece."""
     return [cell.strip() for cell in line.split(",")] if "," in line or line.startswith("#") else line.split()
 
 

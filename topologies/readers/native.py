@@ -41,5 +41,5 @@ def _check_distances(nodes: Any) -> None:  # noqa: ANN401 - JSON is anything
         distances = node.get("distances") if isinstance(node, dict) else None
         for key in distances if isinstance(distances, dict) else ():
             if not _PLAIN_ID.fullmatch(key):
-                reason = f"{key[:80]!r} is no NUMA node id as it is written plainly, such as 0 or 12"
+                reason = f"{key[:80]!r} is not a NUMA node id in plain decimal, such as 0 or 12"
                 raise BadInputError(reason, place=f"numa_nodes.{index}.distances")

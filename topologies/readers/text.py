@@ -1,4 +1,4 @@
-"""Text that users hand in: read within bounds, decoded, and refused in one line where it is no text."""
+"""Reads text from users: within size limits, decoded, and refused with one line if it is not text."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_file(path: Path) -> str:
-    """The file's text; ``BadInputError`` naming the file where it cannot be read, is too big or is no text.
+    """The file's text. Raises ``BadInputError``, naming the file, if it cannot be read, is too big or is not text.
 
     Pipes are read too, so that ``<(lscpu -p)`` works.
     """

@@ -40,7 +40,7 @@ FREE, RESERVED, CROWD = Mark(".", "green"), Mark("#", "red"), "+"
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading: the domains it names, how deep it stands, its CPUs, and whether its L3s come right below."""
+    """A heading: the domains it names, its depth, its CPUs, and whether its L3s follow directly."""
 
     domains: tuple[tuple[str, int | None], ...]
     depth: int
@@ -176,7 +176,7 @@ def _blocks(cpus: Sequence[CPU]) -> Iterator[Heading]:
 
 
 def _spanning(cpus: Sequence[CPU]) -> dict[tuple[str, int | None], str]:
-    """Domains that do not lie in one domain of the level above, with the domains they lie over."""
+    """Domains that do not lie in one domain of the level above, with the domains that they span."""
     levels: tuple[tuple[str, Callable[[CPU], int | None], str, Callable[[CPU], int | None]], ...] = (
         ("NUMA node", lambda cpu: cpu.numa, "sockets", lambda cpu: cpu.socket),
         ("L3", lambda cpu: cpu.l3, "NUMA nodes", lambda cpu: cpu.numa),

@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Layout:
-    """Common widths of all cells, so that columns stand under each other over the whole machine."""
+    """Common widths of all cells, so that columns line up over the whole machine."""
 
     label: int
     cpus: int

@@ -66,7 +66,7 @@ class Defect(Failure):
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn what goes wrong inside into an exit code, and one line unless it is a defect nobody foresaw."""
+    """Turn errors into an exit code and one line; unexpected exceptions also print their traceback."""
     try:
         try:
             yield
@@ -98,8 +98,8 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, BadInputError):
         return Failure(brief(error))
     if isinstance(error, OSError):
-        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        return Failure(_shortened(told, LONGEST))
+        text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        return Failure(_shortened(text, LONGEST))
     if isinstance(error, InfeasibleError):
         return NotPlaced(str(error))
     if not isinstance(error, DefectError):
@@ -114,7 +114,7 @@ def brief(error: "BadInputError") -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    """Without its middle where it is too long: a reason says at its end what would be right."""
+    """The text without its middle if it is too long: reasons say at their end what would be right."""
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 2) + 3 :]}"
 
 

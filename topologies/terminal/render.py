@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ENDLESS = 10**6
-"""Columns of what is no terminal: there no line of a table is broken, so that programs can read it."""
+"""The width where output is not a terminal: no line of a table is broken, so that programs can read it."""
 
 NARROWEST, USUAL = 20, 80
-"""Below the first no drawing can be read: a ``COLUMNS`` that is as little is a mistake, and means the second."""
+"""A ``COLUMNS`` below the first is taken for a mistake, since no drawing fits; the second is used instead."""
 
 
 def render(*what: "RenderableType", error: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 def prepare() -> None:
-    """Show characters that an encoding lacks as escapes; ``OSError`` where there is no standard output."""
+    """Escape characters that the encoding lacks. Raises ``OSError`` if standard output is closed."""
     if sys.stdout is None:
         raise OSError("standard output is closed; redirect it (to /dev/null to discard it)")
     for stream in (sys.stdout, sys.stderr):
