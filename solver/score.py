@@ -105,6 +105,8 @@ class Scorer:
 
     def joint(self, free: int, requests: Sequence[Request], taken: Sequence[int]) -> Metrics:
         """Metrics of several requests together, by name: sums over requests, or of the union of their CPUs."""
+        if len(requests) == 1:
+            return self.metrics(free, requests[0], taken[0])
         each = [_View(self, request, free, mask, mask) for request, mask in zip(requests, taken, strict=True)]
         whole = union(taken)
         result: Metrics = {}

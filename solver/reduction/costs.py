@@ -14,6 +14,7 @@ from solver.problem import CorePart, CoreShape, Demand, Problem
 from solver.reduction.minplus import Packing, Table, either, only
 from solver.reduction.splits import Sums
 from solver.score import names
+from topologies.graph.symmetry import canonical_form
 
 L3Kind = tuple[int | None, tuple[tuple[CoreShape, int], ...]]
 """An L3: how many CPUs of it are free, ``None`` where its use costs nothing, and its cores of each shape."""
@@ -65,9 +66,9 @@ class Costs:
 
     def l3_kind(self, parts: Sequence[CorePart]) -> L3Kind:
         """The kind of an L3, given by its cores: L3s of one kind have the same cost table."""
-        l3, shapes = parts[0].l3, Counter(part.shape for part in parts)
+        l3 = parts[0].l3
         left = self._l3_free[l3] if l3 >= 0 and self.l3s_add_up else None
-        return left, tuple(sorted(shapes.items()))
+        return left, canonical_form(part.shape for part in parts)
 
     def _l3(self, kind: L3Kind) -> Table:
         """Table of an L3's cores, with what using the L3 costs where L3s add up."""

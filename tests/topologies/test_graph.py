@@ -13,6 +13,7 @@ from topologies import catalog, synthetic
 from topologies.graph import Machine
 from topologies.graph.build import LEVELS, build_graph
 from topologies.graph.dot import as_dot
+from topologies.graph.symmetry import canonical_form
 from topologies.load import load
 
 
@@ -334,3 +335,9 @@ def test_the_graph_in_graphviz_has_its_domains_and_edges():
     assert '  "device nic" -> "numa 1" [style=dotted]' in devices
     assert '  "device nic" [label="nic\\nCPUs 2-3", shape=ellipse]' in devices
     assert '  "numa 0" -> "numa 1" [label=12, style=dashed, constraint=false]' in list(as_dot(SERVER))
+
+
+def test_domains_of_the_same_form_are_isomorphic():
+    assert canonical_form("aba") == canonical_form("baa") == (("a", 2), ("b", 1))
+    assert canonical_form("ab") != canonical_form("aab")
+    assert canonical_form([(2, 1), (1, 1)]) == canonical_form([(1, 1), (2, 1)])

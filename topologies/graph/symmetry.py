@@ -1,8 +1,20 @@
 """Symmetries of the graph: which vertices an isomorphism of the coloured machine to itself may exchange."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 Groups = tuple[tuple[int, ...], ...]
+Colour = TypeVar("Colour", bound=Hashable)
+
+
+def canonical_form(colours: Iterable[Colour]) -> tuple[tuple[Colour, int], ...]:
+    """The form of a domain whose parts have these (sortable) colours: each colour, and how often it occurs.
+
+    Two domains, such as L3s by the colours of their cores, are isomorphic exactly when their forms are equal.
+    """
+    counts: Counter[Any] = Counter(colours)
+    return tuple(sorted(counts.items()))
 
 
 def may_change_places(
