@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from driver.config import read_address
+from driver.threads import started_pool
 from models import BadInputError
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ log = logging.getLogger(__name__)
 LONGEST_HEAD, PATIENCE = 16 * 1024, 5.0
 """Bytes of a request, and seconds in which they must have come."""
 
-MOST_CONNECTIONS = 32
-"""At once. Any pod can reach us; with more, the oldest is closed, so that probes always get through."""
+MOST_CONNECTIONS = 16
+"""At once, each with a thread that is there from the start. Any pod can reach us; with more, the oldest is closed,
+so that probes always get through."""
 
 Page = tuple[HTTPStatus, str]
 
@@ -61,7 +64,8 @@ class Endpoints:
         return self._server.server_port
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer. Raises ``RuntimeError`` where there can be no threads."""
+        self._server.threads = started_pool(MOST_CONNECTIONS, "http")
         self._thread.start()
 
     def stop(self) -> None:
@@ -69,6 +73,7 @@ class Endpoints:
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
+            self._server.threads.shutdown(wait=False)
         self._server.server_close()
 
     def _answer(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -132,7 +137,8 @@ def _read_head(connection: socket.socket) -> bytes:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
+    block_on_close = False
+    threads: ThreadPoolExecutor
     request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
@@ -155,14 +161,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Make room for the newest connection, then serve it in a thread."""
+        """Make room for the newest connection, then have a thread serve it."""
         with self._lock:
             self._open[request] = None
             if len(self._open) > MOST_CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 _cut(oldest)
-        super().process_request(request, client_address)
+        self.threads.submit(self.process_request_thread, request, client_address)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
         """Forget it."""

@@ -88,8 +88,8 @@ class Preparer:
     def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> Entry:
         """The claim as the ledger has it from now on. ``wanted``: whether anybody still waits for it."""
         call = Call(ref, wanted)
-        self.runtime.knows(KNOWING)  # A process that has ended is replaced at once; a refusal would cost a minute.
         with self.reported(ref):
+            self.greet()
             for _ in range(LOOKS):
                 if entry := self.place(call, self.look(call)):
                     return entry
@@ -99,6 +99,11 @@ class Preparer:
         """The claim holds nothing any more, whether or not it ever did."""
         with self.reported(ref):
             self.free(Call(ref, wanted))
+
+    def greet(self) -> None:
+        """Before a claim is looked at, give who answers the runtime time to be there: one that has ended is soon
+        replaced, and a refusal would cost a minute."""
+        self.runtime.knows(KNOWING)
 
     def look(self, call: Call) -> Look:
         """The claim as the API server has it now. Raises ``RefusedError``."""

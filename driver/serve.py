@@ -7,6 +7,7 @@ mask being put right.
 
 import logging
 import os
+import resource
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from driver.cluster.release import Releaser
 from driver.cluster.slices import Publisher
 from driver.conditions import Conditions
 from driver.config import Config
+from driver.desk import Desk
 from driver.devices.devices import DeviceMap, devices_of
 from driver.devices.slices import NodeRef, slices
 from driver.foreign.look import look
@@ -57,12 +59,14 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
-THREADS = ("ledger", "foreign", "slices", "events", "refresh", "release", "watch")
+THREADS = ("ledger", "foreign", "slices", "events", "refresh", "release", "watch", "kubelet-watch")
 """That live as long as the driver serves."""
 
 ENDING = 4.0
 """Seconds from the signal to the end of the process, whatever hangs: a disk, the API server, the runtime. A kill
 loses nothing, and the node's next driver waits for our lock."""
+
+DESCRIPTORS = 65_536
 
 FLUSHING = 0.5
 """Seconds that the last lines of the log then have to be written."""
@@ -123,7 +127,9 @@ class Driver:
         self._run(events)
         preparer = self._preparer(ledger, devices, solver, runtime, events, refresher)
         self._run(refresher)
-        self._kubelet = KubeletServer(preparer, self.conditions, devices, self.host.name, self.folders)
+        desk = Desk(preparer)
+        self._run(desk)
+        self._kubelet = KubeletServer(desk, self.conditions, devices, self.host.name, self.folders)
         self._run(self._kubelet)
         self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
         self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.release_if))
@@ -301,7 +307,7 @@ class Driver:
         alive = {thread.name for thread in threading.enumerate()}
         ended = [name for name in THREADS if name not in alive]
         ended += ["nri"] if self._runtime and not self._runtime.alive() else []
-        return ended if "FoldersUnwritable" in self.conditions.current() else [*ended, *self._kubelet.missing()]
+        return ended if "FoldersUnwritable" in self.conditions.current() else [*ended, *self._kubelet.deaf()]
 
 
 class _Closing:
@@ -316,6 +322,7 @@ class _Closing:
 
 def run(config: Config, root: Path = Path("/")) -> None:
     """Serve until SIGTERM or SIGINT. Raises ``BadInputError`` where the configuration does not fit the node."""
+    allow_descriptors()
     driver = Driver(config, root)
     _obey_signals(driver.stopped)
     try:
@@ -323,6 +330,14 @@ def run(config: Config, root: Path = Path("/")) -> None:
             driver.stopped.wait()
     finally:
         driver.stop()
+
+
+def allow_descriptors() -> None:
+    """Have as many descriptors as we may: connections that somebody leaves open must not use them up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _obey_signals(stopped: threading.Event) -> None:

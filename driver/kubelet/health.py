@@ -1,19 +1,19 @@
 """Which devices work: a stream that says it when it changes, and every ten seconds."""
 
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
-
-import grpc
 
 from driver.conditions import Conditions
 from driver.kubelet.handlers import service, stream
 from driver.protos import health_pb2 as health
 
 if TYPE_CHECKING:
-    from driver.kubelet.handlers import Handler
+    from driver.kubelet.handlers import Context, Handler
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,8 @@ LONGEST_MESSAGE = 1024
 """Characters that the kubelet keeps."""
 
 MOST_STREAMS = 4
-"""The kubelet has one, or two while it starts again. Each costs a thread."""
+"""The kubelet has one, or two while it starts again. With more the oldest ends; what gRPC keeps of one that nobody
+reads goes with its connection (``serving.OPTIONS``)."""
 
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
@@ -37,18 +38,45 @@ class Named(Protocol):
         """Its name in the pool."""
 
 
+class _Stream:
+    """A reader: the task that writes to it, in its event loop. Made there; used from any thread."""
+
+    def __init__(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._changed, self._waits = asyncio.Event(), False
+
+    async def wait(self, seconds: float) -> None:
+        """Until it is woken, at most so long."""
+        self._waits = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        self._waits = False
+        self._changed.clear()
+
+    def wake(self) -> None:
+        """End the wait."""
+        with suppress(RuntimeError):  # The loop is closed, and the stream with it.
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    def end(self) -> None:
+        """Have it see that it is to end, or cancel it if its reader does not read. To be called in the loop."""
+        if self._waits:
+            self._changed.set()
+        elif self._task is not None:
+            self._task.cancel()
+
+
 class Health:
     """Answers NodeWatchResources. All devices are healthy, or none is while any condition holds.
 
-    ``devices`` is gone through for each message. With too many streams the oldest is cut off: it may be one whose
-    reader has stopped reading, so that its thread would wait for it for ever.
+    ``devices`` is gone through for each message.
     """
 
     def __init__(self, devices: Iterable[Named], pool: str, conditions: Conditions) -> None:
         self._devices, self._pool, self._conditions = devices, pool, conditions
         self._lock = threading.Lock()
-        self._streams: dict[threading.Event, grpc.ServicerContext] = {}
-        """What wakes each stream, oldest first. A stream that is no longer in here ends."""
+        self._streams: list[_Stream] = []
+        """Oldest first."""
         conditions.listen(self._wake)
 
     def handlers(self) -> "list[Handler]":
@@ -56,20 +84,18 @@ class Health:
         watch = stream(self.watch, health.NodeWatchResourcesRequest, health.NodeWatchResourcesResponse)
         return [service(f"{version}.DRAResourceHealth", {"NodeWatchResources": watch}) for version in VERSIONS]
 
-    def watch(
-        self, _request: health.NodeWatchResourcesRequest, context: grpc.ServicerContext
-    ) -> Iterator[health.NodeWatchResourcesResponse]:
-        """Messages until the kubelet hangs up."""
-        changed = threading.Event()
-        context.add_callback(changed.set)
-        self._add(changed, context)
+    async def watch(
+        self, _request: health.NodeWatchResourcesRequest, _context: "Context"
+    ) -> AsyncIterator[health.NodeWatchResourcesResponse]:
+        """Messages until the kubelet hangs up, which cancels the task."""
+        own = _Stream()
+        self._add(own)
         try:
-            while context.is_active() and changed in self._streams:
-                changed.clear()
+            while own in self._streams:
                 yield self.now()
-                changed.wait(PERIOD)
+                await own.wait(PERIOD)
         finally:
-            self._drop(changed)
+            self._drop(own)
 
     def now(self) -> health.NodeWatchResourcesResponse:
         """How all devices are."""
@@ -90,26 +116,24 @@ class Health:
     def close(self) -> None:
         """End all streams."""
         with self._lock:
-            streams, self._streams = self._streams, {}
-        for changed in streams:
-            changed.set()
+            streams, self._streams = self._streams, []
+        for each in streams:
+            each.wake()
 
-    def _add(self, changed: threading.Event, context: grpc.ServicerContext) -> None:
+    def _add(self, own: _Stream) -> None:
         with self._lock:
-            self._streams[changed] = context
-            surplus = list(self._streams.items())[:-MOST_STREAMS]
-        for oldest, reader in surplus:
+            self._streams.append(own)
+            surplus, self._streams = self._streams[:-MOST_STREAMS], self._streams[-MOST_STREAMS:]
+        for oldest in surplus:
             log.warning("more than %d streams of device health; the oldest ends", MOST_STREAMS)
-            self._drop(oldest)
-            reader.cancel()
+            oldest.end()
 
-    def _drop(self, changed: threading.Event) -> None:
-        with self._lock:
-            self._streams.pop(changed, None)
-        changed.set()
+    def _drop(self, own: _Stream) -> None:
+        with self._lock, suppress(ValueError):
+            self._streams.remove(own)
 
     def _wake(self) -> None:
         with self._lock:
             streams = tuple(self._streams)
-        for changed in streams:
-            changed.set()
+        for each in streams:
+            each.wake()

@@ -3,15 +3,13 @@
 import logging
 from typing import TYPE_CHECKING
 
-import grpc
-
 from driver.kubelet.handlers import service, unary
 from driver.kubelet.health import VERSIONS
 from driver.names import DRIVER
 from driver.protos import registration_pb2 as registration
 
 if TYPE_CHECKING:
-    from driver.kubelet.handlers import Handler
+    from driver.kubelet.handlers import Context, Handler
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +38,14 @@ class Registration:
         }
         return [service("pluginregistration.Registration", methods)]
 
-    def info(self, _request: registration.InfoRequest, _context: grpc.ServicerContext) -> registration.PluginInfo:
+    async def info(self, _request: registration.InfoRequest, _context: "Context") -> registration.PluginInfo:
         """Who we are."""
         return registration.PluginInfo(
             type="DRAPlugin", name=DRIVER, endpoint=self._endpoint, supported_versions=SUPPORTED
         )
 
-    def notified(
-        self, status: registration.RegistrationStatus, _context: grpc.ServicerContext
+    async def notified(
+        self, status: registration.RegistrationStatus, _context: "Context"
     ) -> registration.RegistrationStatusResponse:
         """Whether the kubelet takes us."""
         self.registered, self.error = status.plugin_registered, status.error

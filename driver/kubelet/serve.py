@@ -1,38 +1,35 @@
-"""The plugin's two sockets in the kubelet's folders: bound in order, and removed at the end."""
+"""The plugin's two sockets in the kubelet's folders: bound in order, watched, and removed at the end."""
 
 import logging
 import re
+import threading
+import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import grpc
 
 from driver.conditions import Conditions
 from driver.kubelet.folders import Folders
-from driver.kubelet.health import MOST_STREAMS, Health, Named
+from driver.kubelet.health import Health, Named
+from driver.kubelet.probe import DEADLINE, deaf
 from driver.kubelet.registration import Registration
 from driver.kubelet.service import DRAService, Prepares
+from driver.kubelet.serving import DeafError, Door, Serving
 from driver.names import DRIVER
 from models import BadInputError
-
-if TYPE_CHECKING:
-    from driver.kubelet.handlers import Handler
 
 log = logging.getLogger(__name__)
 
 LONGEST_PATH = 107
 """Bytes that a unix socket's address holds (``sun_path``, less the closing zero)."""
 
-CALLS = 64
-"""That are answered at the same time; as many again may wait."""
-
-OPTIONS = (("grpc.max_receive_message_length", 2**20), ("grpc.so_reuseport", 0))
-
-FAREWELL = 5.0
+FAREWELL = 1.5
 """Seconds in which calls under way may end."""
+
+PERIOD, LATE = 5.0, 60.0
+"""Seconds between two questions to our own sockets, and without any after which nobody seems to ask."""
+
+TRIES = 2
+"""Questions in a row without an answer after which the servers are made anew. One may be the node's fault."""
 
 _POD = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SOCKETS = re.compile(rf"dra(-{_POD})?\.sock|{re.escape(DRIVER)}(-{_POD})?-reg\.sock")
@@ -42,16 +39,21 @@ _SOCKETS = re.compile(rf"dra(-{_POD})?\.sock|{re.escape(DRIVER)}(-{_POD})?-reg\.
 class KubeletServer:
     """Serves the kubelet from ``start`` to ``stop``. Only who holds the node's lock may start it.
 
+    A thread asks both sockets as a kubelet would, and makes the servers anew when one is deaf or removed.
     ``pool``: the name of the pool that the devices are published in, which is the node's.
     """
 
     def __init__(
-        self, preparer: Prepares, conditions: Conditions, devices: Iterable[Named], pool: str, folders: Folders
+        self, desk: Prepares, conditions: Conditions, devices: Iterable[Named], pool: str, folders: Folders
     ) -> None:
         self._folders = folders
-        self._service, self._health = DRAService(preparer), Health(devices, pool, conditions)
+        self._service, self._health = DRAService(desk), Health(devices, pool, conditions)
         self.registration = Registration(str(folders.socket))
-        self._servers: dict[Path, grpc.Server] = {}
+        self._serving = Serving()
+        self._silent: list[Path] = []
+        self._failures, self._asked = 0, time.monotonic()
+        self._changing, self._stopping = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="kubelet-watch", daemon=True)
 
     def start(self) -> None:
         """Bind the plugin's socket, then the one by which the kubelet finds it.
@@ -60,41 +62,69 @@ class KubeletServer:
         """
         try:
             _prepare(self._folders)
-            handlers = [*self._service.handlers(), *self._health.handlers()]
-            self._serve(self._folders.socket, handlers, CALLS + MOST_STREAMS)
-            self._serve(self._folders.registration, self.registration.handlers(), 2)
+            self._serving.start()
+            self._serving.open(self._doors())
         except BadInputError:
             self.stop()
             raise
-
-    def missing(self) -> list[str]:
-        """Sockets that somebody has removed: the kubelet cannot find us, and only a new start makes them again."""
-        return [path.name for path in tuple(self._servers) if not path.is_socket()]
+        self._thread.start()
 
     def stop(self) -> None:
         """Take no more calls, let those under way end, remove the sockets."""
-        self._health.close()
-        for path, server in reversed(self._servers.items()):
-            server.stop(FAREWELL).wait()
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        self._servers.clear()
-        self._service.close()
+        self._stopping.set()
+        with self._changing:
+            self._health.close()
+            self._serving.close(FAREWELL)
+            self._serving.stop()
 
-    def _serve(self, path: Path, handlers: "list[Handler]", threads: int) -> None:
-        server = grpc.server(
-            ThreadPoolExecutor(threads, thread_name_prefix=path.stem),
-            handlers=handlers,
-            options=OPTIONS,
-            maximum_concurrent_rpcs=2 * threads,
-        )
+    def deaf(self) -> list[str]:
+        """Sockets, by name, that do not answer though they were made anew; or who should ask them."""
+        if time.monotonic() - self._asked > LATE:
+            return [self._thread.name]
+        return [path.name for path in self._silent] if self._failures > TRIES else []
+
+    def look(self) -> None:
+        """Ask the sockets, and make them anew if they have been deaf for long enough."""
+        self._silent = self._ask()
+        self._asked = time.monotonic()
+        self._failures = self._failures + 1 if self._silent else 0
+        if self._failures >= TRIES or not all(path.is_socket() for path in self._silent):
+            names = ", ".join(path.name for path in self._silent)
+            log.error("nobody answers at %s, though we serve there: the servers are made anew", names)
+            self._make_anew()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(PERIOD):
+            try:
+                self.look()
+            except (BadInputError, DeafError, OSError, RuntimeError) as error:
+                log.error("the kubelet's sockets cannot be made anew: %s; it is tried again", error)
+
+    def _ask(self) -> list[Path]:
+        registry, claims = self._folders.registration, self._folders.socket
         try:
-            server.add_insecure_port(f"unix:{path}")
-        except RuntimeError as error:
-            raise BadInputError(f"the socket cannot be bound: {error}", file=str(path)) from None
-        server.start()
-        self._servers[path] = server
-        log.info("serving at %s", path)
+            return self._serving.do(deaf(registry, claims), 2 * DEADLINE)
+        except DeafError:
+            return [registry, claims]
+
+    def _make_anew(self) -> None:
+        """In another event loop if the present one hangs, which is then left alone."""
+        with self._changing:
+            if self._stopping.is_set():
+                return
+            former, alive = self._serving, self._serving.alive
+            if not alive:
+                self._serving = Serving()
+                self._serving.start()
+            former.close(0.0)
+            self._serving.open(self._doors())
+
+    def _doors(self) -> list[Door]:
+        claims = [*self._service.handlers(), *self._health.handlers()]
+        return [
+            Door(self._folders.socket, claims),
+            Door(self._folders.registration, self.registration.handlers()),
+        ]
 
 
 def _prepare(folders: Folders) -> None:

@@ -1,9 +1,9 @@
 """The DRA service that the kubelet calls, v1 and v1beta1: claims in, devices or an error for each of them out."""
 
+import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from driver.ports import ClaimRef
 from driver.protos import dra_pb2 as dra
 
 if TYPE_CHECKING:
-    from driver.kubelet.handlers import Handler
+    from driver.kubelet.handlers import Context, Handler
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,8 @@ Version = Literal["v1", "v1beta1"]
 VERSIONS: tuple[Version, ...] = ("v1", "v1beta1")
 Reply = TypeVar("Reply", dra.NodePrepareResourceResponse, dra.NodeUnprepareResourceResponse)
 
-MOST_CLAIMS = 1024
-"""Of one call. A pod has at most a few dozen."""
-
-AT_ONCE = 32
-"""Claims that are worked on at the same time, over all calls."""
+MOST_CALLS, MOST_CLAIMS = 128, 1024
+"""At once, and in one call. A kubelet makes a call for each pod that starts, with at most a few dozen claims."""
 
 LONGEST_ERROR = 4000
 
@@ -41,13 +38,13 @@ _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
 
 
 class Prepares(Protocol):
-    """``driver.prepare.Preparer``."""
+    """``driver.desk.Desk``. Who hangs up cancels the coroutine."""
 
-    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool]) -> Entry:
-        """The claim's CPUs and grants, if they are still wanted. Raises ``RefusedError``."""
+    async def prepare(self, ref: ClaimRef) -> Entry:
+        """The claim's CPUs and grants. Raises ``RefusedError``."""
 
-    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool]) -> None:
-        """Free them, if that is still wanted. Raises ``RefusedError``."""
+    async def unprepare(self, ref: ClaimRef) -> None:
+        """Free them. Raises ``RefusedError``."""
 
 
 class DRAService:
@@ -56,41 +53,36 @@ class DRAService:
     Each claim succeeds or fails for itself; a call fails only if it is none.
     """
 
-    def __init__(self, preparer: Prepares) -> None:
-        self._preparer = preparer
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="claim")
-
-    def close(self) -> None:
-        """Take no more claims, and wait for those at work."""
-        self._pool.shutdown(cancel_futures=True)
+    def __init__(self, desk: Prepares) -> None:
+        self._desk, self._calls = desk, 0
 
     def handlers(self) -> "list[Handler]":
         """One per version."""
         return [self._handler(version) for version in VERSIONS]
 
-    def prepare(
-        self, version: Version, request: dra.NodePrepareResourcesRequest, context: grpc.ServicerContext
+    async def prepare(
+        self, version: Version, request: dra.NodePrepareResourcesRequest, context: "Context"
     ) -> dra.NodePrepareResourcesResponse:
         """Prepare all claims of the call."""
 
-        def one(ref: ClaimRef) -> dra.NodePrepareResourceResponse:
-            entry = self._preparer.prepare(ref, context.is_active)
+        async def one(ref: ClaimRef) -> dra.NodePrepareResourceResponse:
+            entry = await self._desk.prepare(ref)
             devices = [_device(entry, grant, version) for grant in entry.grants]
             return dra.NodePrepareResourceResponse(devices=devices)
 
-        replies = self._each(request.claims, context, one, dra.NodePrepareResourceResponse)
+        replies = await self._each(request.claims, context, one, dra.NodePrepareResourceResponse)
         return dra.NodePrepareResourcesResponse(claims=replies)
 
-    def unprepare(
-        self, request: dra.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
+    async def unprepare(
+        self, request: dra.NodeUnprepareResourcesRequest, context: "Context"
     ) -> dra.NodeUnprepareResourcesResponse:
         """Unprepare all claims of the call."""
 
-        def one(ref: ClaimRef) -> dra.NodeUnprepareResourceResponse:
-            self._preparer.unprepare(ref, context.is_active)
+        async def one(ref: ClaimRef) -> dra.NodeUnprepareResourceResponse:
+            await self._desk.unprepare(ref)
             return dra.NodeUnprepareResourceResponse()
 
-        replies = self._each(request.claims, context, one, dra.NodeUnprepareResourceResponse)
+        replies = await self._each(request.claims, context, one, dra.NodeUnprepareResourceResponse)
         return dra.NodeUnprepareResourcesResponse(claims=replies)
 
     def _handler(self, version: Version) -> "Handler":
@@ -105,33 +97,34 @@ class DRAService:
         }
         return service(f"k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin", methods)
 
-    def _each(
+    async def _each(
         self,
         claims: Iterable[dra.Claim],
-        context: grpc.ServicerContext,
-        one: Callable[[ClaimRef], Reply],
+        context: "Context",
+        one: Callable[[ClaimRef], Awaitable[Reply]],
         reply: type[Reply],
     ) -> dict[str, Reply]:
-        """The reply for each uid that was asked for; all claims at once, as far as there are threads."""
+        """The reply for each uid that was asked for; all claims at once."""
         refs = {each.uid: ClaimRef(each.uid, each.namespace, each.name) for each in claims}
         if len(refs) > MOST_CLAIMS:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"more than {MOST_CLAIMS} claims in one call")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"more than {MOST_CLAIMS} claims in one call")
+        if self._calls >= MOST_CALLS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MOST_CALLS} calls at once")
+        self._calls += 1
+        try:
+            replies = await asyncio.gather(*(_guarded(ref, one, reply) for ref in refs.values()))
+        finally:
+            self._calls -= 1
+        return dict(zip(refs, replies, strict=True))
 
-        def answer(ref: ClaimRef) -> Reply:
-            if not context.is_active():
-                return reply(error="the kubelet has not waited for it")
-            return _guarded(ref, one, reply)
 
-        return dict(zip(refs, self._pool.map(answer, refs.values()), strict=True))
-
-
-def _guarded(ref: ClaimRef, one: Callable[[ClaimRef], Reply], reply: type[Reply]) -> Reply:
+async def _guarded(ref: ClaimRef, one: Callable[[ClaimRef], Awaitable[Reply]], reply: type[Reply]) -> Reply:
     """The claim's own reply, whatever goes wrong with it."""
     if wrong := misnamed(ref):
         return reply(error=f"BadClaim: {wrong}")
     with about(ref):
         try:
-            return one(ref)
+            return await one(ref)
         except RefusedError as error:
             return reply(error=str(error)[:LONGEST_ERROR])
         except Exception:

@@ -84,11 +84,9 @@ def _kill(remote: RemoteRuntime) -> None:
 
 
 def _hang_up(kubelet: KubeletServer) -> None:
-    paths = list(kubelet._servers)
-    for server in kubelet._servers.values():
-        server.stop(None)
-    kubelet._servers.clear()
-    kubelet._service._pool.shutdown(wait=False, cancel_futures=True)
+    paths = [door.path for door in kubelet._doors()]
+    kubelet._stopping.set()
+    kubelet._serving.close(0.0)
     for path in paths:
         _leave_socket(path)
 

@@ -5,17 +5,22 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+import traceback
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from click.testing import CliRunner
 
 from driver.cdi import CDI
 from driver.cli import main
+from driver.kubelet.serve import TRIES
 from driver.ledger.entry import Entry
 from driver.ledger.files import Files
 from driver.names import cdi_file, cdi_id, variable
@@ -329,15 +334,55 @@ def test_a_ledger_that_somebody_removes_is_whole_again_as_soon_as_its_folder_is_
 
 
 @pytest.mark.parametrize("name", ["registration", "socket"])
-def test_a_driver_whose_socket_somebody_removes_is_not_alive(world: World, name: str) -> None:
-    """The kubelet then starts it again; nothing else would make it be found again."""
-    assert world.driver is not None
-    path = getattr(world.driver.folders, name)
-    path.unlink()
-    assert page(world, "/healthz") == (503, f"ended: {path.name}\n")
-    shutil.rmtree(world.driver.folders.ledger)
-    world.driver.watch.look()
+def test_a_socket_that_somebody_removes_comes_back(world: World, name: str) -> None:
+    driver, ref = world.driver, world.claim(2)
+    assert driver is not None
+    getattr(driver.folders, name).unlink()
+    driver._kubelet.look()
+    world.kubelet.close()
+    world.kubelet.register()
+    assert len(world.prepare(ref)) == 2
+    assert page(world, "/healthz") == (200, "ok\n")
+
+
+def test_a_driver_that_stays_deaf_is_not_alive(world: World) -> None:
+    """The kubelet then starts it again."""
+    driver = world.driver
+    assert driver is not None
+    shutil.rmtree(driver.folders.registry)
+    for _ in range(TRIES + 1):
+        with suppress(BadInputError):
+            driver._kubelet.look()
+    assert page(world, "/healthz") == (503, f"ended: {driver.folders.registration.name}\n")
+    shutil.rmtree(driver.folders.ledger)
+    driver.watch.look()
     assert page(world, "/healthz") == (200, "ok\n"), "a new start would have lost the ledger"
+
+
+def test_a_moment_without_threads_leaves_the_driver_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork bomb in the driver's cgroup, or a node that has run out of process numbers."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        files = {frame.filename for frame in traceback.extract_stack()}
+        if any("/driver/" in file and "/tests/" not in file for file in files) or any(
+            file.endswith("grpc/_server.py") for file in files
+        ):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(3):
+            with suppress(grpc.RpcError):
+                world.kubelet.prepare(world.claim(2), timeout=5)
+    assert len(world.prepare(world.claim(2))) == 2
+    world.kubelet.close()
+    world.kubelet.register()
+    assert len(world.prepare(world.claim(2))) == 2
+    assert page(world, "/healthz") == (200, "ok\n")
 
 
 def test_cpus_of_a_foreign_claim_stay_withheld_while_a_container_names_it(short_path: Path) -> None:
@@ -391,6 +436,24 @@ def test_a_signal_that_another_thread_gets_ends_the_driver_too() -> None:
         [sys.executable, "-c", SIGNALLED], cwd=root, capture_output=True, timeout=60, check=True
     )
     assert ended.stdout == b"stopped\n"
+
+
+LIMITED = """
+import resource
+from driver.serve import allow_descriptors
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+allow_descriptors()
+soft, kept = resource.getrlimit(resource.RLIMIT_NOFILE)
+assert (soft, kept) == (min(hard, 65536), hard), (soft, kept)
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+allow_descriptors()
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, 300)
+"""
+
+
+def test_the_driver_allows_itself_as_many_descriptors_as_it_may_have() -> None:
+    subprocess.run([sys.executable, "-c", LIMITED], cwd=Path(__file__).parents[2], timeout=60, check=True)
 
 
 HUNG = """

@@ -10,7 +10,8 @@ from driver.conditions import Conditions
 from driver.kubelet import health
 from driver.kubelet.folders import Folders
 from driver.kubelet.health import Health
-from driver.kubelet.serve import CALLS, KubeletServer
+from driver.kubelet.serve import KubeletServer
+from driver.kubelet.service import MOST_CALLS
 from tests.driver.kubelet.kubelet import Health as Seen
 from tests.driver.kubelet.kubelet import Kubelet
 
@@ -19,9 +20,9 @@ DEVICES = [SimpleNamespace(name=name) for _, name in (A, B)]
 
 
 class Nobody:
-    """A preparer that is not asked."""
+    """A desk that is not asked."""
 
-    def prepare(self, ref, wanted):
+    async def prepare(self, ref):
         raise AssertionError
 
     unprepare = prepare
@@ -110,10 +111,11 @@ def test_streams_that_nobody_reads_do_not_keep_the_kubelet_out(kubelet, short_pa
     monkeypatch.setattr(Health, "now", lambda self: (begun.release(), now(self))[1])
     endpoint = Folders(short_path).socket
     sockets = []
-    for _ in range(CALLS + 3 * health.MOST_STREAMS):
+    for _ in range(MOST_CALLS + 3 * health.MOST_STREAMS):
         sockets.append(deaf(endpoint))
-        assert begun.acquire(timeout=30), "no thread is left for a stream"
+        assert begun.acquire(timeout=30), "a stream is not served"
     assert kubelet.unprepare() == {}
+    assert len(next(kubelet.watch_health(timeout=60))) == 2
     for sock in sockets:
         sock.close()
 

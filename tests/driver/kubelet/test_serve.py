@@ -1,14 +1,20 @@
+import asyncio
 import socket
 import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
-import grpc
+import grpc.aio
 import pytest
 
 from driver.conditions import Conditions
+from driver.kubelet import probe, serving
+from driver.kubelet import serve as kubelet_serve
 from driver.kubelet.folders import Folders
-from driver.kubelet.serve import KubeletServer
+from driver.kubelet.serve import TRIES, KubeletServer
+from driver.kubelet.serving import DeafError
 from driver.ledger.entry import Entry
 from driver.ports import ClaimRef
 from models import BadInputError
@@ -21,27 +27,29 @@ REF = ClaimRef("u1", "default", "claim")
 
 
 class Nothing:
-    """A preparer whose claims have no devices."""
+    """A desk whose claims have no devices. ``meanwhile``: happens in a thread."""
 
     def __init__(self, meanwhile=lambda: None) -> None:
         self.meanwhile = meanwhile
 
-    def prepare(self, ref, wanted):
-        self.meanwhile()
+    async def prepare(self, ref):
+        await asyncio.to_thread(self.meanwhile)
         return Entry(uid=ref.uid, cpuset=frozenset({1}))
 
-    def unprepare(self, ref, wanted):
-        self.meanwhile()
+    async def unprepare(self, ref):
+        await asyncio.to_thread(self.meanwhile)
 
 
 @pytest.fixture
-def serve(short_path):
-    """Starts a server there."""
+def serve(short_path, monkeypatch):
+    """Starts a server there, which asks its sockets only when it is told to."""
+    monkeypatch.setattr(kubelet_serve, "PERIOD", 600.0)
     started = []
 
     def serve(folders: Folders | None = None, preparer: Nothing | None = None) -> KubeletServer:
         folders = folders or Folders(short_path)
-        server = KubeletServer(preparer or Nothing(), Conditions(), (), "node-1", folders)
+        devices = [SimpleNamespace(name="cpudev000")]
+        server = KubeletServer(preparer or Nothing(), Conditions(), devices, "node-1", folders)
         started.append(server)
         server.start()
         return server
@@ -103,13 +111,13 @@ def test_sockets_are_there_while_it_serves_and_gone_afterwards(short_path, serve
 
 def test_the_kubelet_can_find_us_only_when_claims_are_served(short_path, serve, monkeypatch) -> None:
     bound: list[list[str]] = []
-    start = grpc.server
+    start = grpc.aio.server
 
     def record(*args, **how):
         bound.append(sockets(short_path))
         return start(*args, **how)
 
-    monkeypatch.setattr(grpc, "server", record)
+    monkeypatch.setattr(grpc.aio, "server", record)
     serve()
     assert bound == [[], ["plugins/dra.cpu/dra.sock"]]
 
@@ -214,6 +222,134 @@ def test_a_peer_that_says_nothing_or_nonsense_holds_up_nobody(short_path, serve,
         assert kubelet.prepare(REF)["u1"].require() == ()
     for peer in peers:
         peer.close()
+
+
+@pytest.mark.parametrize("said", [b"", PREFACE + b"\0\0\0\4\0\0\0\0\0"])
+def test_a_thousand_idle_connections_do_not_keep_the_kubelet_out_and_end(
+    short_path, serve, said, monkeypatch
+) -> None:
+    """``said``: nothing, or what a client says before its first call, which does not come."""
+    times = {"grpc.server_handshake_timeout_ms": 4000, "grpc.max_connection_idle_ms": 4000}
+    monkeypatch.setattr(serving, "OPTIONS", tuple((dict(serving.OPTIONS) | times).items()))
+    server = serve()
+    peers = [socket.socket(socket.AF_UNIX) for _ in range(1000)]
+    for peer in peers:
+        peer.connect(str(Folders(short_path).socket))
+        peer.sendall(said)
+    with Kubelet(short_path) as kubelet:
+        kubelet.register()
+        assert kubelet.prepare(REF)["u1"].require() == ()
+    for peer in peers:
+        peer.settimeout(60)
+        with suppress(ConnectionError):
+            while peer.recv(65536):
+                pass
+        peer.close()
+    server.look()
+    assert server.deaf() == []
+
+
+def test_a_server_that_answers_is_left_alone(short_path, serve) -> None:
+    server = serve()
+    with Kubelet(short_path) as kubelet:
+        watch = kubelet.register() and kubelet.watch_health(timeout=60)
+        next(watch)
+        for _ in range(TRIES + 2):
+            server.look()
+        assert server.deaf() == []
+        conditions_changed(server)
+        next(watch)
+        watch.close()
+
+
+def conditions_changed(server: KubeletServer) -> None:
+    server._health._conditions.set("NRIAway", "no runtime")
+
+
+@pytest.mark.parametrize("name", ["registration", "socket"])
+def test_a_socket_that_somebody_has_removed_is_made_anew_at_once(short_path, serve, name) -> None:
+    server = serve()
+    getattr(Folders(short_path), name).unlink()
+    server.look()
+    with Kubelet(short_path) as kubelet:
+        kubelet.register()
+        assert kubelet.prepare(REF)["u1"].require() == ()
+    server.look()
+    assert server.deaf() == []
+
+
+@pytest.mark.parametrize("name", ["registration", "socket"])
+def test_a_server_that_has_gone_deaf_is_made_anew(short_path, serve, name, monkeypatch) -> None:
+    monkeypatch.setattr(probe, "DEADLINE", 0.5)
+    server, path = serve(), getattr(Folders(short_path), name)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as silent:  # Accepts connections, and says nothing.
+        silent.bind(str(path))
+        silent.listen(100)
+        for _ in range(TRIES - 1):
+            server.look()
+            assert path.is_socket()
+            assert server.deaf() == []
+        server.look()
+        with Kubelet(short_path) as kubelet:
+            kubelet.register()
+            assert kubelet.prepare(REF)["u1"].require() == ()
+
+
+def test_where_the_event_loop_hangs_another_one_takes_its_place(short_path, serve, monkeypatch) -> None:
+    monkeypatch.setattr(serving, "OPENING", 0.5)
+    monkeypatch.setattr(kubelet_serve, "DEADLINE", 0.5)
+    server, go_on = serve(), threading.Event()
+    former = server._serving
+    former._loop.call_soon_threadsafe(go_on.wait, 120)
+    for _ in range(TRIES):
+        server.look()
+    with Kubelet(short_path) as kubelet:
+        kubelet.register()
+        assert kubelet.prepare(REF)["u1"].require() == ()
+    assert server._serving is not former
+    go_on.set()
+    former.do(asyncio.sleep(0), 60)
+    server.look()  # The old one has perhaps removed sockets at its end.
+    with Kubelet(short_path) as kubelet:
+        kubelet.register()
+        assert kubelet.prepare(REF)["u1"].require() == ()
+    server.look()
+    assert server.deaf() == []
+    former.stop()
+
+
+def test_what_stays_deaf_though_it_was_made_anew_is_told(short_path, serve, monkeypatch) -> None:
+    server, registry = serve(), short_path / "plugins_registry"
+    (registry / "dra.cpu-reg.sock").unlink()
+    monkeypatch.setattr(KubeletServer, "_make_anew", lambda self: None)
+    for _ in range(TRIES):
+        server.look()
+        assert server.deaf() == []
+    server.look()
+    assert server.deaf() == ["dra.cpu-reg.sock"]
+
+
+def test_that_nobody_asks_the_sockets_any_more_is_told(serve, monkeypatch) -> None:
+    server = serve()
+    monkeypatch.setattr(kubelet_serve, "LATE", 0.0)
+    assert server.deaf() == ["kubelet-watch"]
+
+
+def test_failures_do_not_end_the_thread_that_asks(short_path, serve, monkeypatch) -> None:
+    monkeypatch.setattr(kubelet_serve, "PERIOD", 0.01)
+    looks = threading.Semaphore(0)
+    errors = [BadInputError("no folder"), RuntimeError("can't start new thread"), OSError(), DeafError()]
+
+    def look(self) -> None:
+        looks.release()
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(KubeletServer, "look", look)
+    serve()
+    for _ in range(6):
+        assert looks.acquire(timeout=60)
 
 
 def test_a_socket_that_a_new_driver_has_just_removed_is_none(

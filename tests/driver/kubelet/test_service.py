@@ -1,15 +1,17 @@
+import asyncio
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
 from driver.conditions import Conditions
 from driver.errors import RefusedError
+from driver.kubelet import service
 from driver.kubelet.folders import Folders
 from driver.kubelet.serve import KubeletServer
-from driver.kubelet.service import DRAService, misnamed
+from driver.kubelet.service import misnamed
 from driver.ledger.entry import Entry, Grant
 from driver.ports import ClaimRef
 from driver.protos import dra_pb2 as dra
@@ -19,16 +21,17 @@ PREPARE = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
 
 
 class Claims:
-    """A preparer that remembers what it was asked. ``refuse``: by name of a claim."""
+    """A desk that remembers what it was asked. ``refuse``: by name of a claim; ``meanwhile``: in a thread."""
 
     def __init__(self) -> None:
         self.prepared: list[ClaimRef] = []
         self.unprepared: list[ClaimRef] = []
         self.refuse: dict[str, Exception] = {}
         self.meanwhile: Callable[[ClaimRef], object] = lambda _: None
+        self.threads = ThreadPoolExecutor(64)
 
-    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool]) -> Entry:
-        self._look(ref, wanted)
+    async def prepare(self, ref: ClaimRef) -> Entry:
+        await self._look(ref)
         self.prepared.append(ref)
         grants = (
             Grant(request="r/first", pool="node-1", device="cpudevnuma000", share_id="share-1", cpus=2),
@@ -36,13 +39,12 @@ class Claims:
         )
         return Entry(uid=ref.uid, cpuset=frozenset({1, 2, 3}), grants=grants)
 
-    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool]) -> None:
-        self._look(ref, wanted)
+    async def unprepare(self, ref: ClaimRef) -> None:
+        await self._look(ref)
         self.unprepared.append(ref)
 
-    def _look(self, ref: ClaimRef, wanted: Callable[[], bool]) -> None:
-        assert wanted()
-        self.meanwhile(ref)
+    async def _look(self, ref: ClaimRef) -> None:
+        await asyncio.get_running_loop().run_in_executor(self.threads, self.meanwhile, ref)
         if ref.name in self.refuse:
             raise self.refuse[ref.name]
 
@@ -152,7 +154,7 @@ def test_64_calls_at_once_are_all_answered(kubelet, claims) -> None:
     ]
     for call in calls:
         call.start()
-    for _ in range(32):
+    for _ in range(64):
         assert many.acquire(timeout=60)
     all_in.set()
     for call in calls:
@@ -161,13 +163,41 @@ def test_64_calls_at_once_are_all_answered(kubelet, claims) -> None:
     assert not any(prepared.error for reply in replies for prepared in reply.values())
 
 
-def test_claims_that_the_kubelet_has_given_up_are_not_begun(claims) -> None:
-    service = DRAService(claims)
-    gone = SimpleNamespace(is_active=lambda: False)
-    request = dra.NodePrepareResourcesRequest(claims=[dra.Claim(uid="late", namespace="default", name="claim")])
-    assert service.prepare("v1", request, gone).claims["late"].error == "the kubelet has not waited for it"
+def test_a_kubelet_that_hangs_up_calls_its_claims_off(kubelet, claims) -> None:
+    called_off = threading.Event()
+
+    async def wait(_: ClaimRef) -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            called_off.set()
+            raise
+
+    claims._look = wait
+    with pytest.raises(grpc.RpcError):
+        kubelet.prepare(ref("late"), timeout=0.5)
+    assert called_off.wait(60)
     assert claims.prepared == []
-    service.close()
+
+
+def test_more_calls_than_a_kubelet_makes_are_refused_and_those_under_way_are_answered(
+    kubelet, claims, monkeypatch
+) -> None:
+    monkeypatch.setattr(service, "MOST_CALLS", 2)
+    inside, go_on, replies = threading.Semaphore(0), threading.Event(), []
+    claims.meanwhile = lambda _: (inside.release(), go_on.wait(60))
+    calls = [threading.Thread(target=lambda n=n: replies.append(kubelet.prepare(ref(f"u{n}")))) for n in range(2)]
+    for each in calls:
+        each.start()
+        assert inside.acquire(timeout=60)
+    with pytest.raises(grpc.RpcError) as failed:
+        kubelet.unprepare(ref("u2"))
+    assert failed.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    go_on.set()
+    for each in calls:
+        each.join(60)
+    assert len(replies) == 2
+    assert kubelet.unprepare(ref("u2")) == {"u2": ""}
 
 
 def call(kubelet: Kubelet, method: str, message: bytes):
@@ -179,9 +209,9 @@ def call(kubelet: Kubelet, method: str, message: bytes):
 @pytest.mark.parametrize(
     ("method", "message", "code"),
     [
-        (PREPARE, b"\xff\xff\xff\xff", grpc.StatusCode.INTERNAL),
-        (PREPARE, b"\x0a\xff\x01\x0a", grpc.StatusCode.INTERNAL),
-        (PREPARE, b"\x0a\x04\x12\x02\xff\xfe", grpc.StatusCode.INTERNAL),
+        (PREPARE, b"\xff\xff\xff\xff", grpc.StatusCode.UNKNOWN),
+        (PREPARE, b"\x0a\xff\x01\x0a", grpc.StatusCode.UNKNOWN),
+        (PREPARE, b"\x0a\x04\x12\x02\xff\xfe", grpc.StatusCode.UNKNOWN),
         (PREPARE, b"\x0a" + b"\xff" * 2**21, grpc.StatusCode.RESOURCE_EXHAUSTED),
         (PREPARE.replace("v1", "v2"), b"", grpc.StatusCode.UNIMPLEMENTED),
         (PREPARE.replace("Prepare", "Destroy"), b"", grpc.StatusCode.UNIMPLEMENTED),
