@@ -41,7 +41,7 @@ from driver.logs import drain
 from driver.metrics import Metrics
 from driver.misfits import misfits
 from driver.node_name import remember_name
-from driver.nri.listing import ReadMask
+from driver.nri.glance import ReadMask
 from driver.nri.messages import Settings
 from driver.nri.remote import RemoteRuntime
 from driver.nri.runtime import NRIRuntime

@@ -1,19 +1,19 @@
 """The runtime's list of pods and containers, which it sends when a plugin connects."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
+from driver.nri.glance import Glance
 from driver.nri.registry import Registry
 from driver.nri.sight import Sight
 from driver.nri.ttrpc import FAILED_PRECONDITION, CallError
 from driver.protos import nri_pb2 as nri
 
-ReadMask = Callable[[str], frozenset[int] | None]
-"""From a cgroup's path to the kernel's mask (``driver.nri.kernel.Kernel``)."""
-
 MOST = 100_000
 """Containers and pods of one list. What is kept of each is small."""
+
+READING = 0.5
+"""Seconds for the masks of a list. The runtime waits for two, and then drops the plugin."""
 
 
 class Listing:
@@ -22,8 +22,8 @@ class Listing:
     ``done`` is set when that is so.
     """
 
-    def __init__(self, registry: Registry, kernel: ReadMask, *, afresh: bool) -> None:
-        self._registry, self._kernel, self._afresh = registry, kernel, afresh
+    def __init__(self, registry: Registry, glance: Glance, *, afresh: bool) -> None:
+        self._registry, self._glance, self._afresh = registry, glance, afresh
         self._sights: list[Sight] = []
         self._pods: dict[str, nri.PodSandbox] = {}
         self._room = MOST
@@ -45,9 +45,7 @@ class Listing:
 
     def _finish(self) -> nri.SynchronizeResponse:
         sights = [self._with_pod(sight) for sight in self._sights]
-        cgroups = {each.id: each.sight.cgroup for each in self._registry.known()}
-        cgroups |= {sight.id: sight.cgroup for sight in sights}
-        masks = {name: self._kernel(cgroup) for name, cgroup in cgroups.items()}
+        masks = self._glance(self._registry.to_read(sights, afresh=self._afresh), READING)
         pods = {sandbox: pod.uid for sandbox, pod in self._pods.items()}
         updates = self._registry.synchronize(sights, pods, masks, afresh=self._afresh)
         self._sights, self._pods, self._room = [], {}, MOST

@@ -1,7 +1,7 @@
 """What the runtime asks and tells us. Every handler answers from memory, and at once.
 
 A handler that is late is worse than one that refuses: the runtime drops the plugin and lets the container start as
-it is. The one thing read here is the kernel's masks, from files that never wait.
+it is. The one thing read here is the kernel's masks, and only for so long.
 """
 
 import logging
@@ -10,7 +10,8 @@ from functools import partial
 
 from google.protobuf.message import Message
 
-from driver.nri.listing import Listing, ReadMask
+from driver.nri.glance import Glance
+from driver.nri.listing import Listing
 from driver.nri.pins import InTheWayError, RefusedContainerError
 from driver.nri.registry import Registry
 from driver.nri.sight import Sight, cpus_of
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 EVENTS = (1 << nri.REMOVE_CONTAINER) - 1
 """All that every version knows. One that is not known would make the runtime drop us."""
+
+READING = 0.3
+"""Seconds for the masks of containers that may be in the way. One that was not read counts as in the way."""
 
 LIFECYCLE = {
     "RunPodSandbox": nri.RUN_POD_SANDBOX,
@@ -45,14 +49,14 @@ class Plugin:
     def __init__(
         self,
         registry: Registry,
-        kernel: ReadMask,
+        glance: Glance,
         manager: StaticManager,
         wake: Callable[[], None],
         hurry: Callable[[], None],
     ) -> None:
-        self._registry, self._kernel, self._manager = registry, kernel, manager
+        self._registry, self._glance, self._manager = registry, glance, manager
         self._wake, self._hurry = wake, hurry
-        self.listing = Listing(registry, kernel, afresh=True)
+        self.listing = Listing(registry, glance, afresh=True)
         self.told = nri.ConfigureRequest()
         self._calls: dict[str, Callable[[bytes], Message]] = {
             "Configure": self._configure,
@@ -100,7 +104,7 @@ class Plugin:
     def _create(self, payload: bytes) -> nri.CreateContainerResponse:
         request = nri.CreateContainerRequest.FromString(payload)
         sight = Sight.of(request.pod, request.container)
-        pin, updates = self._registry.create(sight, self._masks(sight))
+        pin, updates = self._registry.create(sight, self._glance(self._registry.doubtful(sight), READING))
         if sight.cpus and sight.cpus != pin.cpus:
             self._registry.later.put(self._manager.suspect)
         response = nri.CreateContainerResponse(update=[each.message() for each in updates])
@@ -109,10 +113,8 @@ class Plugin:
 
     def _start(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         sight = Sight.of(pod, container)
-        self._registry.start(sight, self._masks(sight) | {sight.id: self._kernel(sight.cgroup)})
-
-    def _masks(self, sight: Sight) -> dict[str, frozenset[int] | None]:
-        return {each.id: self._kernel(each.sight.cgroup) for each in self._registry.in_the_way(sight)}
+        cgroups = {sight.id: sight.cgroup} | self._registry.in_the_way(sight)
+        self._registry.start(sight, self._glance(cgroups, READING))
 
     def _update(self, payload: bytes) -> nri.UpdateContainerResponse:
         request = nri.UpdateContainerRequest.FromString(payload)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from queue import Empty
 
 from driver.nri.container import Container
-from driver.nri.listing import ReadMask
+from driver.nri.glance import ReadMask
 from driver.nri.registry import Registry
 from driver.nri.session import look
+from driver.nri.sight import text_of
 from driver.ports import MaskObserver
-from models import CpusatError, format_cpuset
+from models import CpusatError
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,9 @@ PERIOD = 10.0
 
 SOON, SLOWEST = 0.05, 1.0
 """Seconds between two looks at containers that are not in line: at first, and in the end."""
+
+BREATH = 0.01
+"""Seconds between two rounds at least: a storm of events does not make as many rounds."""
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
 """Seconds between two attempts to tell the runtime what it did not do."""
@@ -89,15 +93,21 @@ class Reconciler:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            if self._woken.wait(self._wait()):
-                self._woken.clear()
-                self._pause = SOON
-            else:
-                self._pause = min(2 * self._pause, SLOWEST)
             try:
-                self.round()
+                self._turn()
             except Exception:
                 log.exception("defect while masks were brought in line")
+            self._stopping.wait(BREATH)
+
+    def _turn(self) -> None:
+        if self._woken.wait(self._wait()):
+            self._woken.clear()
+            self._pause = SOON
+        else:
+            self._pause = min(2 * self._pause, SLOWEST)
+        try:
+            self.round()
+        finally:
             self._after()
 
     def _wait(self) -> float:
@@ -108,13 +118,14 @@ class Reconciler:
     def round(self) -> None:
         """Do what was left to do, look, and tell the runtime if need be."""
         self._do_later()
+        self._registry.reconsider()
         if self._fresh.is_set():
             self._fresh.clear()
             self._backoff = self._not_before = 0.0
         now = time.monotonic()
         everything = now >= self._looked_at_all + PERIOD
         self._looked_at_all = now if everything else self._looked_at_all
-        look(self._registry, self._kernel, self._registry.known() if everything else self._registry.unsettled())
+        look(self._registry, self._kernel, self._registry.known() if everything else self._registry.to_look_at())
         relist = now >= self._relist_at
         if relist or (self._is_due(now) and now >= self._not_before):
             self._relist_at = float("inf")
@@ -135,9 +146,14 @@ class Reconciler:
                 return
         except (OSError, CpusatError) as error:
             log.warning("masks could not be brought in line now: %s", error)
+            self._hold_back(self._registry.unsettled())
+            return
         self._urgent.clear()
-        look(self._registry, self._kernel, self._registry.unsettled())
-        failed = self._registry.unsettled()
+        look(self._registry, self._kernel, self._registry.to_look_at())
+        self._hold_back(self._registry.to_look_at())
+
+    def _hold_back(self, failed: Sequence[Container]) -> None:
+        """Wait longer and longer before those are told again that do not do what they were told."""
         self._backoff = min(max(FIRST_BACKOFF, 2 * self._backoff), LAST_BACKOFF) if failed else 0.0
         self._not_before = time.monotonic() + self._backoff if failed else 0.0
         if self._backoff > COMPLAIN_AT:
@@ -157,5 +173,5 @@ class Reconciler:
 
 def _complain(failed: Sequence[Container]) -> None:
     more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-    may = format_cpuset(failed[0].reach)
+    may = text_of(failed[0].reach)
     log.warning("%s%s may run on CPUs %s, whatever the runtime is told", failed[0].sight, more, may)

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from driver.conditions import Conditions
 from driver.ledger.entry import Owner, Snapshot
 from driver.names import DRIVER
-from driver.nri.listing import ReadMask
+from driver.nri.glance import Glance, ReadMask
 from driver.nri.mux import WireError
 from driver.nri.plugin import Plugin
 from driver.nri.reconcile import Reconciler
@@ -67,9 +67,11 @@ class NRIRuntime:
         self._path, self._conditions, self._kernel, self._met = path, conditions, kernel, met
         self._registry = Registry(snapshot, own, look)
         self._manager = StaticManager(conditions, suspect)
+        self._glance = Glance(kernel)
         self._reconciler = Reconciler(self._registry, kernel, observer, self._tell, self._after_round)
         self._stopping, self._here = threading.Event(), threading.Event()
         self._round = threading.Condition()
+        self._connection: Connection | None = None
         self._direct: Connection | None = None
         self._away_since, self._why = time.monotonic(), "not connected yet"
         self._thread = threading.Thread(target=self._keep_connected, name="nri", daemon=True)
@@ -77,6 +79,7 @@ class NRIRuntime:
     def start(self) -> None:
         """Connect, and go on for ever. Returns at once; see ``wait``."""
         self._away_since = time.monotonic()
+        self._glance.start()
         self._reconciler.start()
         self._thread.start()
 
@@ -86,15 +89,20 @@ class NRIRuntime:
         self._reconciler.stop()
         if self._thread.is_alive():
             self._thread.join()
+        self._glance.stop()
+
+    def alive(self) -> bool:
+        """Whether the runtime is answered when it calls, and masks are kept: our threads run, and so does the one
+        that answers on the runtime's connection, if there is one. True also while the runtime is away. Does not
+        return while the lock is held that every handler needs."""
+        connection = self._connection
+        self._registry.changed()
+        threads = self._thread.is_alive() and self._reconciler.alive() and self._glance.alive()
+        return threads and (connection is None or connection.alive())
 
     def wait(self, timeout: float) -> bool:
         """Wait for the runtime's list, at most so many seconds. Whether it has come."""
         return self._here.wait(timeout)
-
-    def alive(self) -> bool:
-        """Whether its threads live. Does not return while the lock is held that every handler needs."""
-        self._registry.known()
-        return self._thread.is_alive() and self._reconciler.alive()
 
     def changed(self) -> None:
         """The ledger has a new snapshot."""
@@ -105,10 +113,12 @@ class NRIRuntime:
         return True
 
     def settle(self, timeout: float) -> bool:
-        """Wait until the masks of all containers with processes are confirmed to be as the ledger says.
+        """Wait, at most so many seconds, until nobody is in the way of a claim whom the creation of its container
+        would not move out of it. Whether that is so.
 
-        One that is created and not started is left out: it is looked at before its first process runs. Where it
-        is better to wait for a reply that carries the change, so are those that have not been told.
+        Mostly it is so at once: the reply to a creation tells all others, and the kernel shows before the start
+        whether they have gone. It does not move a container that is about to start, one that was told before in
+        vain, and one whose mask cannot be read.
         """
         self._reconciler.wake()
         with self._round:
@@ -124,10 +134,7 @@ class NRIRuntime:
         return self._registry.names(uid)
 
     def _is_settled(self) -> bool:
-        if not self._here.is_set():
-            return False
-        waiting = {each.id for each in self._registry.changed()} if self._reconciler.patience else set()
-        return all(each.id in waiting for each in self._registry.unsettled())
+        return self._here.is_set() and not self._registry.stuck()
 
     def _after_round(self) -> None:
         self._manager.look()
@@ -139,7 +146,7 @@ class NRIRuntime:
         if not self._here.is_set():
             return False
         if direct is None or relist:
-            relay(self._path, self._registry, self._kernel, self._stopping)
+            relay(self._path, self._registry, self._kernel, self._glance, self._stopping)
         else:
             self._tell_directly(direct)
         return True
@@ -163,22 +170,31 @@ class NRIRuntime:
             except (OSError, CpusatError) as error:
                 self._why = str(error) or type(error).__name__
                 retry = min(2 * retry, LAST_RETRY)
+            except Exception as error:
+                log.exception("defect while the runtime was served")
+                self._why, retry = repr(error), LAST_RETRY
             self._judge()
             self._stopping.wait(retry)
 
     def _serve(self) -> None:
-        plugin = Plugin(self._registry, self._kernel, self._manager, self._reconciler.wake, self._reconciler.hurry)
+        plugin = Plugin(self._registry, self._glance, self._manager, self._reconciler.wake, self._reconciler.hurry)
         with session(self._path, DRIVER, INDEX, plugin, self._stopping, self._judge) as connection:
-            end = time.monotonic() + TURN
-            while not (plugin.listing.done.wait(0.1) or connection.ended.is_set() or self._stopping.is_set()):
-                self._judge()
-                if time.monotonic() > end:
-                    raise TimeoutError(f"the runtime has sent no list for {TURN:.0f} s")
-            if plugin.listing.done.is_set():
-                self._come(plugin, connection)
-            while not (connection.ended.wait(0.2) or self._stopping.is_set()):
-                pass
-        self._leave(connection.why)
+            self._connection = connection
+            try:
+                self._await_list(plugin, connection)
+                while not (connection.ended.wait(0.2) or self._stopping.is_set()):
+                    pass
+            finally:
+                self._leave(connection.why)
+
+    def _await_list(self, plugin: Plugin, connection: Connection) -> None:
+        end = time.monotonic() + TURN
+        while not (plugin.listing.done.wait(0.1) or connection.ended.is_set() or self._stopping.is_set()):
+            self._judge()
+            if time.monotonic() > end:
+                raise TimeoutError(f"the runtime has sent no list for {TURN:.0f} s")
+        if plugin.listing.done.is_set():
+            self._come(plugin, connection)
 
     def _come(self, plugin: Plugin, connection: Connection) -> None:
         log.info("connected to the runtime at %s", self._path)
@@ -196,7 +212,8 @@ class NRIRuntime:
             self._here.clear()
             self._direct, self._away_since = None, time.monotonic()
             self._met()
-            log.warning("no longer connected to the runtime: %s", why)
+            if not self._stopping.is_set():
+                log.warning("no longer connected to the runtime: %s", why)
 
     def _judge(self) -> None:
         if not self._here.is_set() and time.monotonic() > self._away_since + AWAY_AFTER:

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ from google.protobuf.message import Message
 
 from driver.names import DRIVER
 from driver.nri.container import Container
-from driver.nri.listing import Listing, ReadMask
+from driver.nri.glance import Glance, ReadMask
+from driver.nri.listing import Listing
 from driver.nri.mux import PATIENCE
 from driver.nri.registry import Registry
 from driver.nri.ttrpc import Answer, Connection
@@ -31,12 +33,11 @@ time to stop gracefully, newer ones let in nobody (containerd #14083)."""
 
 LONG = 3.0
 HOLD_SEEN, HOLD_UNSEEN = 1.0, 0.5
-"""Seconds that a short connection is held open: at most where the kernel's masks can be read, always where not.
-One that is closed at once loses updates."""
+"""Seconds that a short connection is held open: without any mask that comes right where the kernel's masks can be
+read, in all where not. One that is closed at once loses updates."""
 
-GLANCE = 0.02
-FIRST_GLANCE = 0.001
-"""The runtime mostly needs a few milliseconds for all containers, and Prepare waits for it."""
+FIRST_PAUSE, PAUSE = 0.001, 0.02
+"""Seconds between two looks, at first and in the end: a container's creation may wait for the masks."""
 
 
 def _nothing() -> None:
@@ -60,10 +61,13 @@ def session(
     try:
         sock.settimeout(PATIENCE)
         sock.connect(str(path))
+        connection = Connection(sock, answer)
+    except RuntimeError as error:
+        sock.close()
+        raise ConnectionError(f"no thread can be had for a connection: {error}") from None
     except BaseException:
         sock.close()
         raise
-    connection = Connection(sock, answer)
     try:
         _register(connection, name, index, stopping, meanwhile)
         yield connection
@@ -77,7 +81,7 @@ def _register(
     reply = connection.begin("RegisterPlugin", nri.RegisterPluginRequest(plugin_name=name, plugin_idx=index))
     end = time.monotonic() + TURN
     while not stopping.is_set() and time.monotonic() < end:
-        if wait([reply], GLANCE).done:
+        if wait([reply], PAUSE).done:
             reply.result()
             return
         meanwhile()
@@ -86,15 +90,16 @@ def _register(
 
 def look(registry: Registry, kernel: ReadMask, containers: list[Container]) -> None:
     """Read the kernel's masks of containers."""
-    registry.looked((each, kernel(each.sight.cgroup)) for each in containers)
+    masks = [(each, kernel(each.sight.cgroup)) for each in containers]
+    registry.looked(masks)
 
 
-def relay(path: Path, registry: Registry, kernel: ReadMask, stopping: threading.Event) -> None:
+def relay(path: Path, registry: Registry, kernel: ReadMask, glance: Glance, stopping: threading.Event) -> None:
     """Bring changes to the runtime by a second connection: its list, and the reply to it with the updates.
 
-    Ends when the kernel has confirmed them, or after a second at most. Raises as ``session`` does.
+    Ends when the kernel has confirmed them, or a second after the last that it has. Raises as ``session`` does.
     """
-    listing = Listing(registry, kernel, afresh=False)
+    listing = Listing(registry, glance, afresh=False)
     answers: dict[str, Callable[[bytes], Message]] = {
         "Configure": lambda _: nri.ConfigureResponse(events=1 << (nri.POST_UPDATE_CONTAINER - 1)),
         "Synchronize": listing.take,
@@ -112,7 +117,7 @@ def _empty(_: bytes) -> nri.Empty:
 
 def _await_turn(listing: Listing, connection: Connection, stopping: threading.Event) -> None:
     begun, warned = time.monotonic(), False
-    while not listing.done.wait(GLANCE):
+    while not listing.done.wait(PAUSE):
         waited = time.monotonic() - begun
         if connection.ended.is_set() or stopping.is_set():
             raise ConnectionError(connection.why or "the driver stops")
@@ -124,14 +129,14 @@ def _await_turn(listing: Listing, connection: Connection, stopping: threading.Ev
 
 
 def _hold(registry: Registry, kernel: ReadMask, stopping: threading.Event) -> None:
-    begun, glance = time.monotonic(), FIRST_GLANCE
+    since, pause, fewest = time.monotonic(), FIRST_PAUSE, sys.maxsize
     # What has changed meanwhile is another connection's: this one would wait for it in vain.
     while containers := registry.awaited():
-        held = time.monotonic() - begun
+        if len(containers) < fewest:
+            since, fewest = time.monotonic(), len(containers)
         masks = [(each, kernel(each.sight.cgroup)) for each in containers]
         registry.looked(masks)
         unseen = any(cpus is None for _, cpus in masks)
-        if stopping.is_set() or held > (HOLD_UNSEEN if unseen else HOLD_SEEN):
+        if stopping.wait(pause) or time.monotonic() > since + (HOLD_UNSEEN if unseen else HOLD_SEEN):
             return
-        time.sleep(glance)
-        glance = min(2 * glance, GLANCE)
+        pause = min(2 * pause, PAUSE)

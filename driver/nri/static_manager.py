@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 
 from driver.conditions import Conditions
-from driver.nri.sight import Sight
-from models import format_cpuset
+from driver.nri.sight import Sight, text_of
 
 CONTAINERS, TWICE_WITHIN = 3, 60.0
 """So many containers, or two updates of one within so many seconds, are no accident."""
@@ -33,13 +32,13 @@ class StaticManager:
         self._conditions, self.suspect, self._clock = conditions, suspect, clock
         self._last: dict[str, float] = {}
 
-    def asked(self, sight: Sight, cpus: frozenset[int], kept: frozenset[int]) -> None:
+    def asked(self, sight: Sight, cpus: int, kept: int) -> None:
         """Somebody wants the container on these CPUs, and it is kept on those."""
         self.suspect()
         if cpus != kept:
             self.noticed(sight, cpus)
 
-    def noticed(self, sight: Sight, cpus: frozenset[int]) -> None:
+    def noticed(self, sight: Sight, cpus: int) -> None:
         """Somebody wants the container on these CPUs."""
         now = self._clock()
         before = self._last.get(sight.id, now - TWICE_WITHIN - 1)
@@ -47,7 +46,7 @@ class StaticManager:
         if len(self._last) >= CONTAINERS or now - before <= TWICE_WITHIN:
             self._conditions.set(
                 "StaticCPUManager",
-                f"somebody else sets CPUs of containers (last: {sight} to {format_cpuset(cpus)}); our masks "
+                f"somebody else sets CPUs of containers (last: {sight} to {text_of(cpus)}); our masks "
                 "are put back each time; run the kubelet with cpuManagerPolicy: none",
             )
 

@@ -21,6 +21,9 @@ HEADER = Struct(">IIBB")
 REQUEST, RESPONSE = 1, 2
 LARGEST_PAYLOAD = LARGEST - HEADER.size
 
+STUCK = 10.0
+"""Seconds after which an answer that is not finished never will be. The runtime waits for two."""
+
 UNKNOWN, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 2, 9, 12, 13
 """Status codes, those of gRPC."""
 
@@ -82,8 +85,15 @@ class Connection:
         self._waiting = WeakValueDictionary[int, Future[bytes]]()
         """Calls by stream, as long as anybody waits for the reply."""
         self.ended, self.why = threading.Event(), ""
+        self._answering_since: float | None = None
         self._reader = threading.Thread(target=self._run, name="nri-reader", daemon=True)
         self._reader.start()
+
+    def alive(self) -> bool:
+        """Whether the runtime is answered when it calls, unless the connection has ended."""
+        since = self._answering_since
+        late = since is not None and time.monotonic() > since + STUCK
+        return self.ended.is_set() or (self._reader.is_alive() and not late)
 
     def call(self, method: str, message: Message, timeout: float) -> bytes:
         """Call the runtime. Raises ``CallError`` if it refuses, ``TimeoutError``, ``OSError``."""
@@ -146,6 +156,7 @@ class Connection:
 
     def _reply(self, request: Request) -> Response:
         response = Response()
+        self._answering_since = time.monotonic()
         try:
             response.payload = self._answer(request.method, request.payload).SerializeToString()
         except CallError as error:
@@ -155,6 +166,8 @@ class Connection:
         except Exception as error:
             log.exception("defect while answering %s", request.method[:80])
             response.status.code, response.status.message = INTERNAL, f"defect of the driver: {error!r}"
+        finally:
+            self._answering_since = None
         return response
 
     def _take(self, stream: int, response: Response) -> None:

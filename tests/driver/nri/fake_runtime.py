@@ -18,7 +18,7 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from driver.protos import nri_pb2 as nri
-from models import format_cpuset, parse_cpuset
+from models import format_cpuset, parse_cpuset, to_mask
 from tests.driver.nri.wire import PluginEnd, PluginError, PluginGone
 
 CREATED, RUNNING, STOPPED = nri.CONTAINER_CREATED, nri.CONTAINER_RUNNING, nri.CONTAINER_STOPPED
@@ -217,12 +217,12 @@ class FakeRuntime:
             if each.kernel is not None and each.state == RUNNING
         }
 
-    def kernel(self, cgroup: str) -> frozenset[int] | None:
+    def kernel(self, cgroup: str) -> int | None:
         """The kernel's mask of a cgroup, as ``driver.nri.kernel.Kernel`` reads it."""
-        if self.kernel_hidden:
+        container = self.containers.get(cgroup.rpartition("/")[2])
+        if self.kernel_hidden or container is None or container.kernel is None:
             return None
-        masks = {each.cgroup: each.kernel for each in list(self.containers.values())}
-        return masks.get(cgroup)
+        return to_mask(container.kernel)
 
     # Connections
 

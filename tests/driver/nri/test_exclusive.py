@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from driver.ledger.foreign import Foreign
-from driver.nri import pins
+from driver.nri import dues, pins
 from driver.nri.pins import RefusedContainerError
+from driver.nri.plan import Plan
 from driver.nri.registry import Registry
 from driver.nri.sight import Sight
 from driver.protos import nri_pb2 as nri
-from models import format_cpuset
+from models import format_cpuset, to_mask
 from tests.driver.nri.book import Book
 
 ONLINE = range(5)
@@ -31,10 +32,10 @@ class Model:
     """A container in the model: ``note`` is the runtime's, ``kernel`` what its processes really have."""
 
     sight: Sight
-    note: frozenset
+    note: int
     stage: str = "creating"
-    kernel: frozenset | None = None
-    answer: frozenset | None = None
+    kernel: int | None = None
+    answer: int | None = None
 
 
 class Masks(RuleBasedStateMachine):
@@ -124,7 +125,7 @@ class Masks(RuleBasedStateMachine):
         self.count += 1
         held = [(f"DRA_CPUSET_{uid}", format_cpuset(self.book.snapshot.entries[uid].cpuset)) for uid in uids]
         sight = Sight(f"c{self.count}", pod, name, sandbox=f"s-{pod}", variables=tuple(held))
-        masks = {each.id: self.read(each.id) for each in self.registry.in_the_way(sight)}
+        masks = {name: self.read(name) for name in self.registry.doubtful(sight)}
         try:
             pin, updates = self.registry.create(sight, masks)
         except RefusedContainerError:
@@ -158,7 +159,7 @@ class Masks(RuleBasedStateMachine):
 
     def to_starting(self, model, draw):
         sight = self.seen(model)
-        masks = {each.id: self.read(each.id) for each in self.registry.in_the_way(sight)}
+        masks = {name: self.read(name) for name in self.registry.in_the_way(sight)}
         try:
             self.registry.start(sight, masks | {sight.id: self.read(sight.id)})
             model.stage = "starting"
@@ -176,7 +177,8 @@ class Masks(RuleBasedStateMachine):
     def update(self, data, asked):
         model = self.pick(data.draw, "running")
         if model.answer is None:
-            model.answer = self.registry.update(self.seen(model), asked).cpus or asked
+            asked_for = None if asked is None else to_mask(asked)
+            model.answer = self.registry.update(self.seen(model), asked_for).cpus or asked_for
 
     @precondition(lambda self: any(each.answer for each in self.containers.values()))
     @rule(data=st.data(), fails=st.booleans())
@@ -235,19 +237,32 @@ class Masks(RuleBasedStateMachine):
     def nobody_runs_on_a_running_claims_cpus(self):
         started = [each for each in self.registry.known() if each.started]
         for carrier in started:
-            for entry in pins.held_by(carrier, self.book.snapshot):
+            for held in pins.held_by(carrier, Plan(self.book.snapshot)):
                 for other in started:
-                    if other.owner == carrier.owner:
+                    if other.sight.replaces(carrier.sight):
                         continue
                     real = self.containers[other.id]
-                    assert not real.kernel & entry.cpuset
-                    assert not other.reach & entry.cpuset
+                    assert not real.kernel & held.cpus
+                    assert not other.reach & held.cpus
+
+    @invariant()
+    def nobody_is_overlooked(self):
+        """What the registry finds by its indices is what it would find by looking at every container."""
+        plan, kept = Plan(self.book.snapshot), self.registry._containers
+        assert {each.id for each in kept.loose(plan)} == {each.id for each in kept if dues.is_loose(each, plan)}
+        for each in kept:
+            found = {way.id for way in self.registry._ways(each, plan)}
+            assert found == {way.id for way in pins.in_the_way(each, kept, plan)}
+            for uid in each.claims:
+                assert each in kept.carriers(uid)
+        named = {uid for each in kept for uid in each.sight.named}
+        assert {uid for uid in plan.claims if self.registry.names(uid)} == named & plan.claims.keys()
 
     @invariant()
     def what_counts_as_settled_is_so(self):
-        unsettled = {each.id for each in self.registry.unsettled()}
+        plan, unsettled = Plan(self.book.snapshot), {each.id for each in self.registry.unsettled()}
         for each in self.registry.known():
-            wanted = pins.desired(each, self.book.snapshot).cpus
+            wanted = pins.desired(each, plan).cpus
             if wanted and each.started and each.id not in unsettled:
                 assert self.containers[each.id].kernel == wanted
 

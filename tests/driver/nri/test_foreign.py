@@ -3,6 +3,7 @@
 import pytest
 
 from driver.nri.sight import Pin, Sight
+from models import to_mask
 from tests.driver.nri.conftest import ApartScene, Scene, eventually
 from tests.driver.nri.test_registry import Table
 
@@ -144,9 +145,10 @@ def test_whoever_names_cpus_for_a_container_makes_the_driver_ask_the_kubelet(sce
 def test_a_mask_that_the_kubelet_set_may_arrive_late():
     table = Table()
     table.book.give(x={1, 2})
-    table.run("x", kernel={1, 2})
-    table.look("x", frozenset({1, 2}))
+    before, asked = to_mask({1, 2}), to_mask({1, 2, 3})
+    table.run("x", kernel=before)
+    table.look("x", before)
     sight = Sight("x", "x", "main", sandbox="x")
-    assert table.registry.update(sight, frozenset({1, 2, 3})) == Pin(frozenset({1, 2, 3}))
-    table.look("x", frozenset({1, 2}))
-    assert table.get("x").reach == {1, 2, 3}
+    assert table.registry.update(sight, asked) == Pin(asked)
+    table.look("x", before)
+    assert table.get("x").reach == asked

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from driver.nri import listing, sight
+from driver.nri.glance import Glance
 from driver.nri.pods import Pods
 from driver.nri.registry import Registry
 from driver.nri.traits import read_version
@@ -63,7 +64,7 @@ def test_a_list_without_end_is_given_up(scenes, monkeypatch):
 def test_what_comes_after_a_list_was_given_up_is_neither_kept_nor_taken_for_a_list(monkeypatch):
     monkeypatch.setattr(listing, "MOST", 10)
     registry = Registry(lambda: Book().snapshot, lambda *_: None)
-    asked = listing.Listing(registry, lambda _: None, afresh=True)
+    asked = listing.Listing(registry, Glance(lambda _: None), afresh=True)
     containers = [nri.Container(id=str(n), state=nri.CONTAINER_RUNNING) for n in range(6)]
     part = nri.SynchronizeRequest(containers=containers, more=True).SerializeToString()
     assert asked.take(part).more

@@ -7,11 +7,13 @@ from driver.nri.pins import RefusedContainerError
 from driver.nri.registry import Registry
 from driver.nri.sight import Pin, Sight
 from driver.protos import nri_pb2 as nri
+from models import to_mask
 from tests.driver.nri.book import Book
 
-ALL = frozenset(range(1, 8))
-CLAIM = frozenset({4, 5})
-SMALL = ALL - CLAIM
+ALL = to_mask(range(1, 8))
+HELD = frozenset({4, 5})
+CLAIM = to_mask(HELD)
+SMALL = ALL & ~CLAIM
 
 
 class Table:
@@ -51,7 +53,7 @@ def table():
 
 
 def hold(table):
-    table.book.hold("u", CLAIM, pods=("a",))
+    table.book.hold("u", HELD, pods=("a",))
 
 
 def test_a_creation_carries_the_change_to_others_once(table):
@@ -112,9 +114,14 @@ def test_an_answer_to_an_update_counts_until_it_is_said_to_be_applied(table):
     with pytest.raises(RefusedContainerError, match="may still run"):
         table.registry.create(table.sight("a", uid="u"), {"x": SMALL})
     table.registry.updated("x")
+    own = table.sight("a", uid="u")
+    _, updates = table.registry.create(own, {})
+    assert [each.container for each in updates] == ["x"]
     with pytest.raises(RefusedContainerError, match="may still run"):
-        table.registry.create(table.sight("a", uid="u"), {})
-    table.registry.create(table.sight("a", uid="u"), {"x": SMALL})
+        table.registry.start(own, {"a": CLAIM, "x": ALL})
+    table.registry.stop("a")
+    table.registry.create(own, {"x": SMALL})
+    table.registry.start(own, {"a": CLAIM})
 
 
 def test_an_answer_that_failed_is_let_go_at_the_next_list(table):
@@ -191,7 +198,7 @@ def test_one_that_was_told_to_leave_is_not_in_line_before_it_is_told_to_stay(tab
 
 
 def test_an_adopted_claim_is_not_for_one_that_only_starts(table):
-    table.book.hold("u", CLAIM, pods=(), adopted=True)
+    table.book.hold("u", HELD, pods=(), adopted=True)
     with pytest.raises(RefusedContainerError, match="not reserved"):
         table.registry.start(table.sight("a", uid="u"), {})
     table.registry.started(table.sight("a", uid="u"))
@@ -204,7 +211,7 @@ def test_a_creation_that_came_to_nothing_is_forgotten_some_time(table):
     table.registry.synchronize([], {}, {}, afresh=False)
     assert table.registry.carries("u")
     table.time += 1000
-    table.registry.synchronize([], {}, {}, afresh=False)
+    table.registry.synchronize([], {}, {"a": None}, afresh=False)
     assert not table.registry.carries("u")
 
 
@@ -267,7 +274,7 @@ def test_a_container_stays_known_while_it_is_in_creation_and_not_listed(table):
     table.registry.create(table.sight("x"), {})
     table.registry.synchronize([], {}, {}, afresh=False)
     assert [each.id for each in table.registry.known()] == ["x"]
-    table.registry.synchronize([], {}, {}, afresh=True)
+    table.registry.synchronize([], {}, {"x": None}, afresh=True)
     assert table.registry.known() == []
 
 
@@ -293,12 +300,12 @@ def test_a_container_nobody_told_us_of_is_found_by_its_update(table):
 
 
 def test_of_two_that_name_a_claim_in_a_list_the_owner_has_it_or_else_the_older(table):
-    table.book.hold("u", CLAIM, pods=("a", "b"))
+    table.book.hold("u", HELD, pods=("a", "b"))
     old, new = table.sight("b", uid="u"), table.sight("a", uid="u")
     table.registry.synchronize([new, Sight(**{**vars(old), "created_at": -1})], {}, {}, afresh=True)
     assert (table.get("b").claims, table.get("a").claims) == ({"u": CLAIM}, {})
     again = Table()
-    again.book.hold("u", CLAIM, pods=("a", "b"), owner=new.owner)
+    again.book.hold("u", HELD, pods=("a", "b"), owner=new.owner)
     again.registry.synchronize([old, new], {"a": "a", "b": "b"}, {}, afresh=True)
     assert (again.get("b").claims, again.get("a").claims) == ({}, {"u": CLAIM})
 
@@ -307,7 +314,7 @@ def test_a_claim_that_changes_its_cpus_is_not_followed(table):
     hold(table)
     table.run("a", uid="u", kernel=CLAIM)
     table.book.hold("u", {6}, pods=("a",))
-    assert [each.pin for each in table.registry.tell_due()] == [Pin(ALL - {6})]
+    assert [each.pin for each in table.registry.tell_due()] == [Pin(ALL & ~to_mask({6}))]
 
 
 def test_a_stage_never_goes_back():

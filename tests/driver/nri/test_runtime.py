@@ -3,8 +3,8 @@
 import pytest
 
 from driver.ledger.entry import Owner
+from driver.nri import dues, static_manager
 from driver.nri import runtime as runtime_module
-from driver.nri import static_manager
 from driver.nri.traits import freezes
 from driver.protos import nri_pb2 as nri
 from tests.driver.nri.book import Book
@@ -265,7 +265,7 @@ def test_a_claims_container_is_refused_while_others_may_run_on_its_cpus(scenes, 
     scene.settle()
     stuck.append(shared.id)
     scene.hold(UID, [4, 5])
-    assert not scene.driver.settle(1.0)
+    eventually(lambda: not scene.driver.settle(0.1))
     with pytest.raises(NotCreated, match=r"container 'shared' of pod default/pod-pod-x may still run on its CPUs"):
         scene.fake.create("pod-a", "main", env(UID, "4-5"))
     eventually(lambda: "may run on CPUs 1-15, whatever the runtime is told" in caplog.text)
@@ -274,7 +274,8 @@ def test_a_claims_container_is_refused_while_others_may_run_on_its_cpus(scenes, 
     assert scene.fake.create("pod-a", "main", env(UID, "4-5")).kernel == {4, 5}
 
 
-def test_the_start_is_refused_if_somebody_got_in_the_way_after_the_creation(scenes):
+def test_the_start_is_refused_if_somebody_got_in_the_way_after_the_creation(scenes, monkeypatch):
+    monkeypatch.setattr(dues, "UNDERWAY", 0.0)
     stuck = []
     scene = scenes(lose=lambda name: name in stuck).connect()
     late = scene.fake.create("pod-x", "late", start=False)
@@ -416,6 +417,7 @@ def test_where_no_reply_carries_a_change_it_is_told_after_a_while(scenes, monkey
 
 def test_whoever_is_refused_for_others_masks_does_not_wait_out_the_patience(scenes, monkeypatch):
     monkeypatch.setattr(runtime_module, "PATIENCE", 600.0)
+    monkeypatch.setattr(dues, "UNDERWAY", 0.0)
     scene = scenes(**FREEZING).connect()
     waiting = scene.fake.create("pod-x", "waiting", start=False)
     scene.hold(UID, [4, 5])

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from driver.nri import mux, runtime, session
+from driver.nri.glance import Glance
 from driver.nri.registry import Registry
 from driver.nri.session import relay
 from driver.protos import nri_pb2 as nri
@@ -58,6 +59,10 @@ def silent(tmp_path):
         each.close()
 
 
+def kernel(cgroup):
+    return None
+
+
 def registry():
     book = Book()
     return Registry(lambda: book.snapshot, book.own)
@@ -67,14 +72,14 @@ def test_a_list_that_does_not_come_is_given_up_after_its_turn(silent, monkeypatc
     monkeypatch.setattr(session, "TURN", 0.5)
     monkeypatch.setattr(session, "LONG", 0.1)
     with caplog.at_level(logging.WARNING), pytest.raises(TimeoutError, match="no list"):
-        relay(silent().path, registry(), lambda _: None, threading.Event())
+        relay(silent().path, registry(), kernel, Glance(kernel), threading.Event())
     assert "a container that stops slowly may be why" in caplog.text
 
 
 def test_a_registration_that_is_not_answered_is_given_up_after_its_turn(silent, monkeypatch):
     monkeypatch.setattr(session, "TURN", 0.3)
     with pytest.raises(TimeoutError, match="not registered"):
-        relay(silent(registers=False).path, registry(), lambda _: None, threading.Event())
+        relay(silent(registers=False).path, registry(), kernel, Glance(kernel), threading.Event())
 
 
 @pytest.mark.parametrize("registers", [True, False])
@@ -119,4 +124,4 @@ def test_a_runtime_that_lets_nobody_in_is_away(scenes, silent, monkeypatch):
 
 def test_a_socket_path_that_is_too_long_is_an_error_like_any_other(tmp_path):
     with pytest.raises(OSError, match="path too long"):
-        relay(tmp_path / ("x" * 200), registry(), lambda _: None, threading.Event())
+        relay(tmp_path / ("x" * 200), registry(), kernel, Glance(kernel), threading.Event())
