@@ -318,9 +318,10 @@ class Steps:
         """For which a new claim may be refused now."""
         if self.away:
             return {"ApiAway"}
+        possible = set() if certain else REASONS
         if "StaticCPUManager" in self.driver.conditions.current():
-            return {"Degraded"}
-        return set() if certain else REASONS
+            return {"Degraded"} | possible  # It may have been set after the claim was looked at.
+        return possible
 
     def _unprepare(self, uid: str) -> None:
         assert self.world.kubelet.unprepare(self.refs[uid]) == {uid: ""}
