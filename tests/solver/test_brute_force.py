@@ -144,6 +144,8 @@ def disagreements(case: Case, best: Answer) -> Iterator[str]:
         yield f"cpsat says {found}, best is {expected(best)}"
     if case.seed % 2 == 0 and (found := ask(engine="auto")) != expected(best):
         yield f"auto says {found}, best is {expected(best)}"
+    if (found := ask(engine="dp")) not in (expected(best), ("unknown", None)):
+        yield f"dp says {found}, best is {expected(best)}"
     status, greedy = ask(engine="greedy")
     if status == "infeasible" and best is not None:
         yield "greedy calls infeasible what is not"
