@@ -47,8 +47,9 @@ class Runtime(Protocol):
         Before that no claim that has changed may be answered, for its container would be taken for another's."""
 
     def settle(self, timeout: float) -> bool:
-        """Wait until the masks that containers were told are confirmed to be as the ledger says, at most so long
-        (seconds). Whether they are. A claim's own container is held back as long as others are in its way."""
+        """Wait until nobody is in the way of a claim whom the creation of its container would not move out of
+        it, at most so long (seconds). Whether that is so, which it mostly is at once. A claim's own container is
+        held back as long as others are in its way."""
 
     def carries(self, uid: str) -> bool:
         """Whether a container that is not stopped carries the claim, as far as is known."""

@@ -32,7 +32,8 @@ MakeWish = Callable[[ClaimView], Wish]
 Show = Callable[[ClaimView], dict[str, Shown]]
 
 SETTLING = 3.0
-"""Seconds to wait for everyone else's masks to leave a new claim's CPUs."""
+"""Seconds to wait for those on a new claim's CPUs whom the creation of its container would not move: one that is
+about to start, or whose mask the runtime did not change. A creation that is refused is tried again much later."""
 
 KNOWING = 10.0
 """Seconds to wait until the container runtime is answered by the ledger as it is now. Another process that does so

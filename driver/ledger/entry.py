@@ -140,5 +140,7 @@ class Snapshot:
 
     @cached_property
     def pool(self) -> frozenset[int]:
-        """What containers without a claim run on; never empty unless claims have all there is."""
-        return self.node.pool(self.taken) or self.node.pool(self.held)
+        """What containers without a claim run on; empty only if claims have all there is, files in quarantine name
+        it, or it is down. Such files keep nobody off reserved CPUs, which no claim is given."""
+        reserved = self.node.reserved - self.claimed - self.node.offline
+        return self.node.pool(self.taken) or self.node.pool(self.held) or reserved

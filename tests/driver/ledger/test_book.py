@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -469,6 +470,15 @@ def test_the_pool_is_never_empty_for_what_the_kubelet_has_given() -> None:
     foreign = Foreign({"ns/p/c": frozenset(range(16))})
     assert Snapshot(NODE, {"a": entry("a", "1-15")}, foreign=foreign).pool == {0}
     assert Snapshot(NODE, {"a": entry("a", "1-14")}, foreign=foreign).pool == {15}
+
+
+def test_files_in_quarantine_keep_no_container_off_reserved_cpus_but_off_all_others() -> None:
+    everything, all_but_reserved = NODE.online, NODE.allocatable
+    for quarantined in (everything, all_but_reserved):
+        assert Snapshot(NODE, {}, quarantined=quarantined).pool == {0}
+    assert Snapshot(NODE, {"a": entry("a", "0")}, quarantined=everything).pool == frozenset()
+    assert Snapshot(replace(NODE, offline=frozenset({0})), {}, quarantined=everything).pool == frozenset()
+    assert Snapshot(replace(NODE, reserved=frozenset()), {}, quarantined=everything).pool == frozenset()
 
 
 def test_a_claim_that_is_taken_over_keeps_its_cpus_whoever_the_kubelet_has_given_them_to(ledger: Ledger) -> None:

@@ -7,12 +7,11 @@ import pytest
 
 from driver.nri import listing, sight
 from driver.nri.glance import Glance
-from driver.nri.pods import Pods
 from driver.nri.registry import Registry
 from driver.nri.traits import read_version
 from driver.nri.ttrpc import CallError
 from driver.protos import nri_pb2 as nri
-from models import format_cpuset
+from models import format_cpuset, to_mask
 from tests.driver.nri.book import Book
 from tests.driver.nri.conftest import WAIT, eventually
 from tests.driver.nri.fake_runtime import NotCreated
@@ -88,6 +87,15 @@ def test_more_variables_than_a_pod_has_claims_are_refused_and_not_kept(scenes):
     assert len(sight.variables(flood)) == sight.MOST_VARIABLES + 1
 
 
+@pytest.mark.parametrize("name", ["", "c" * 64, "ü" * 50_000])
+@pytest.mark.parametrize("pin", [sight.Pin(0), sight.Pin(to_mask(range(0, 4096, 2)), to_mask(range(0, 1024, 2)))])
+def test_no_update_is_bigger_than_it_is_taken_to_be(name, pin):
+    update = sight.Update(name, pin)
+    for ignore in (True, False):
+        alone = nri.CreateContainerResponse(update=[update.message(ignore_failure=ignore)])
+        assert alone.ByteSize() <= update.size
+
+
 def test_changes_that_no_message_holds_come_in_several(scenes, monkeypatch):
     monkeypatch.setattr(sight, "ROOM", 200)
     scene = scenes()
@@ -99,17 +107,6 @@ def test_changes_that_no_message_holds_come_in_several(scenes, monkeypatch):
     scene.settle()
     assert scene.fake.create("pod-a", "main", ["DRA_CPUSET_u=4-5"]).kernel == {4, 5}
     assert {each.kernel for each in made} == {scene.pool()}
-
-
-def test_sandboxes_that_are_gone_are_forgotten():
-    pods = Pods()
-    for number in range(100):
-        pods.run(f"s{number}", "pod")
-        pods.stop(f"s{number}")
-        pods.remove(f"s{number}")
-    assert "pod" not in pods
-    assert not pods._stopped
-    assert not pods._uids
 
 
 def test_a_container_without_a_pod_or_a_name_gets_the_pool(scenes):

@@ -3,7 +3,7 @@
 import pytest
 
 from driver.nri.container import Container, Stage
-from driver.nri.pins import RefusedContainerError
+from driver.nri.pins import InTheWayError, RefusedContainerError
 from driver.nri.registry import Registry
 from driver.nri.sight import Pin, Sight
 from driver.protos import nri_pb2 as nri
@@ -291,6 +291,168 @@ def test_stopped_containers_are_not_taken_from_a_list_or_an_update(table):
     table.registry.synchronize([stopped], {}, {}, afresh=True)
     assert table.registry.update(stopped) is None
     assert table.registry.known() == []
+
+
+def test_a_creation_tells_those_again_that_did_not_do_as_they_were_told_but_not_for_ever(table):
+    table.run("x", kernel=ALL)
+    table.look("x", ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    own = table.sight("a", uid="u")
+    assert list(table.registry.doubtful(own)) == ["x"]
+    _, updates = table.registry.create(own, {"x": ALL})
+    assert [each.container for each in updates] == ["x"]
+    with pytest.raises(InTheWayError, match="may still run"):
+        table.registry.start(own, {"a": CLAIM, "x": ALL})
+    table.registry.stop("a")
+    assert [each.id for each in table.registry.stuck()] == ["x"]
+    with pytest.raises(InTheWayError, match="may still run"):
+        table.registry.create(own, {"x": ALL})
+    table.look("x", SMALL)
+    assert table.registry.stuck() == []
+    table.registry.create(own, {})
+
+
+def test_a_creation_repeats_what_is_on_its_way_out_of_the_blue(table):
+    table.run("x", kernel=ALL)
+    table.look("x", ALL)
+    hold(table)
+    first = table.registry.tell_due()
+    own = table.sight("a", uid="u")
+    _, updates = table.registry.create(own, {"x": ALL})
+    assert [each.container for each in updates] == ["x"]
+    table.registry.created(own)
+    table.registry.start(own, {"a": CLAIM, "x": SMALL})
+    table.registry.applied(first, set())
+    table.look("x", SMALL)
+    assert table.registry.unsettled() == []
+
+
+def test_a_creation_is_refused_while_somebody_is_about_to_run_on_the_claims_cpus(table):
+    late = table.sight("x")
+    table.registry.create(late, {})
+    hold(table)
+    own = table.sight("a", uid="u")
+    for step in (table.registry.created, lambda _: None):
+        assert [each.id for each in table.registry.stuck()] == ["x"]
+        with pytest.raises(InTheWayError, match="pod x may still run"):
+            table.registry.create(own, {})
+        step(late)
+    table.registry.start(late, {"x": ALL})
+    with pytest.raises(InTheWayError, match="pod x may still run"):
+        table.registry.create(own, {})
+    table.registry.started(late)
+    assert table.registry.stuck() == []
+    _, updates = table.registry.create(own, {})
+    assert [each.container for each in updates] == ["x"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_does_not_start_in_time_keeps_no_creation_waiting(table, known):
+    late = table.sight("x")
+    table.registry.create(late, {})
+    if known:
+        table.registry.created(late)
+    hold(table)
+    table.time += 2
+    assert table.registry.stuck() == []
+    _, updates = table.registry.create(table.sight("a", uid="u"), {})
+    assert [each.container for each in updates] == (["x"] if known else [])
+
+
+def test_a_container_whose_mask_was_never_read_is_not_moved_by_a_creation(table):
+    table.run("x", kernel=None)
+    hold(table)
+    assert [each.id for each in table.registry.stuck()] == ["x"]
+    with pytest.raises(InTheWayError, match="may still run"):
+        table.registry.create(table.sight("a", uid="u"), {})
+    table.look("x", ALL)
+    assert table.registry.stuck() == []
+
+
+def test_a_start_is_refused_for_a_mask_that_was_not_read_in_time(table):
+    table.run("x", kernel=ALL)
+    table.look("x", ALL)
+    hold(table)
+    own = table.sight("a", uid="u")
+    table.registry.create(own, {})
+    assert set(table.registry.in_the_way(own)) == {"x"}
+    with pytest.raises(InTheWayError, match="may still run"):
+        table.registry.start(own, {"a": CLAIM})
+    table.registry.create(own, {})
+    table.registry.start(own, {"a": CLAIM, "x": SMALL})
+
+
+def test_a_list_needs_the_masks_of_those_that_are_not_in_line_and_after_an_absence_of_all(table):
+    table.run("x", kernel=ALL)
+    table.look("x", ALL)
+    table.run("gone", kernel=ALL)
+    table.look("gone", ALL)
+    listed = [table.sight("x"), table.sight("new")]
+    assert set(table.registry.to_read(listed, afresh=False)) == {"gone", "new"}
+    assert set(table.registry.to_read(listed, afresh=True)) == {"x", "gone", "new"}
+    hold(table)
+    assert set(table.registry.to_read(listed, afresh=False)) == {"gone", "new"}, "nobody was told yet"
+    table.run("y", kernel=SMALL)
+    assert set(table.registry.to_read([*listed, table.sight("y")], afresh=False)) == {"x", "gone", "new"}
+
+
+def test_one_that_is_not_listed_is_kept_while_nobody_has_looked(table):
+    table.run("x", kernel=ALL)
+    table.registry.synchronize([], {}, {}, afresh=True)
+    assert [each.id for each in table.registry.known()] == ["x"]
+
+
+def test_the_later_of_many_updates_is_given_more_time(table):
+    names = [f"x{number}" for number in range(100)]
+    for name in names:
+        table.run(name, kernel=ALL)
+        table.look(name, ALL)
+    hold(table)
+    table.run("y", kernel=SMALL)
+    table.time += 1
+    lost = {each.id for each in table.registry.lost()}
+    assert names[0] in lost
+    assert names[-1] not in lost
+    table.time += 2
+    assert {each.id for each in table.registry.lost()} == {*names}
+    assert len(table.registry.synchronize([table.sight(name) for name in names], {}, {}, afresh=False)) == 100
+
+
+def test_a_container_that_was_found_with_a_claim_of_another_pod_has_it_once_that_is_known_to_be_right(table):
+    table.book.hold("u", HELD, pods=("b",))
+    listed = [table.sight("a", uid="u")]
+    table.registry.synchronize(listed, {"a": "a"}, {"a": ALL}, afresh=True)
+    table.registry.reconsider()
+    assert table.get("a").refusal
+    table.look("a", SMALL)
+    table.book.hold("u", HELD, pods=("a", "b"))
+    table.registry.reconsider()
+    assert table.get("a").claims == {"u": CLAIM}
+    assert not table.get("a").refusal
+    assert table.registry.carries("u")
+    assert [(each.container, each.pin) for each in table.registry.tell_due()] == [("a", Pin(CLAIM))]
+
+
+def test_a_claim_is_not_given_late_to_one_whom_others_are_in_the_way_of(table):
+    table.book.hold("u", HELD, pods=("b",))
+    listed = [table.sight("a", uid="u"), table.sight("x")]
+    table.registry.synchronize(listed, {"a": "a"}, {"a": ALL, "x": ALL}, afresh=True)
+    table.book.hold("u", HELD, pods=("a", "b"))
+    table.registry.reconsider()
+    assert table.get("a").refusal
+    table.look("x", SMALL)
+    table.registry.reconsider()
+    assert table.get("a").claims == {"u": CLAIM}
+
+
+def test_a_container_that_was_found_before_its_start_may_carry_what_is_known_by_then(table):
+    table.book.hold("u", HELD, pods=("b",))
+    own = table.sight("a", uid="u", cpus=CLAIM, state=nri.CONTAINER_CREATED)
+    table.registry.synchronize([own], {"a": "a"}, {"a": None}, afresh=True)
+    table.book.hold("u", HELD, pods=("a", "b"))
+    table.registry.start(own, {"a": CLAIM})
+    assert table.get("a").claims == {"u": CLAIM}
 
 
 def test_a_container_nobody_told_us_of_is_found_by_its_update(table):

@@ -1,5 +1,7 @@
 """The driver's side of NRI against a runtime's side over a real socket."""
 
+from dataclasses import replace
+
 import pytest
 
 from driver.ledger.entry import Owner
@@ -497,8 +499,49 @@ def test_a_pool_that_is_empty_changes_nothing_and_keeps_claims_apart(scenes):
     scene.book = Book(cpus=range(4), reserved=())
     scene.connect()
     shared = scene.fake.create("pod-x", "shared")
+    waiting = scene.fake.create("pod-x", "waiting", start=False)
     scene.hold(UID, [0, 1, 2, 3])
     assert scene.pool() == frozenset()
-    with pytest.raises(NotCreated, match="may still run"):
+    assert scene.driver.settle(0.0), "there is nothing to wait for"
+    before = shared.kernel
+    with pytest.raises(NotCreated, match=r"no CPU is left for containers without a claim \(claims hold CPUs 0-3"):
         scene.fake.create("pod-a", "main", env(UID, "0-3"))
-    assert shared.kernel
+    with pytest.raises(NotCreated, match="no CPU is left"):
+        scene.fake.create("pod-y", "late")
+    scene.fake.update_resources(shared.id, "0-15")
+    assert (shared.kernel, shared.cpus) == (before, "0-3"), "it keeps what it has"
+    scene.fake.start(waiting.id)
+    scene.book.forget(UID)
+    scene.driver.changed()
+    scene.settle()
+    assert scene.fake.create("pod-y", "late").kernel == {0, 1, 2, 3}
+
+
+def test_nobody_starts_on_a_running_claims_cpus_where_there_are_no_others(scenes, monkeypatch):
+    monkeypatch.setattr(dues, "UNDERWAY", 0.0)
+    scene = scenes()
+    scene.book = Book(cpus=range(4), reserved=())
+    scene.connect()
+    waiting = scene.fake.create("pod-x", "waiting", start=False)
+    scene.hold(UID, [0, 1, 2, 3])
+    scene.fake.create("pod-a", "main", env(UID, "0-3"))
+    with pytest.raises(NotCreated, match="no CPU is left"):
+        scene.fake.start(waiting.id)
+
+
+def test_files_in_quarantine_leave_containers_the_reserved_cpus(scenes):
+    scene = scenes()
+    scene.book.snapshot = replace(scene.book.snapshot, quarantined=frozenset(range(16)))
+    scene.connect()
+    assert scene.fake.create("pod-x", "shared").kernel == {0}
+
+
+def test_where_files_in_quarantine_may_name_all_cpus_no_container_is_let_in(scenes):
+    scene = scenes()
+    scene.book = Book(reserved=())
+    scene.book.snapshot = replace(scene.book.snapshot, quarantined=frozenset(range(16)))
+    running = scene.fake.create("pod-x", "running")
+    scene.connect()
+    with pytest.raises(NotCreated, match="files of the ledger in quarantine name CPUs 0-15"):
+        scene.fake.create("pod-y", "late")
+    assert running.kernel == set(range(16)), "there is nowhere to move it"
