@@ -13,6 +13,7 @@ import pytest
 
 from tests.driver.runtime.archive import UnavailableError
 from tests.driver.runtime.containerd import Containerd
+from tests.driver.runtime.driver_image import driver_image as build_driver_image
 from tests.driver.runtime.faulty import Faults
 from tests.driver.runtime.masks import why_no_cpusets
 from tests.driver.runtime.node import ONLINE, Node
@@ -42,6 +43,17 @@ def containerd(request: pytest.FixtureRequest) -> Iterator[Containerd]:
         pytest.skip(f"no containerd can be had: {error}")
     with Containerd(binaries) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def driver_image() -> Path:
+    """The driver's image, as an archive."""
+    try:
+        return build_driver_image()
+    except UnavailableError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"the driver's image cannot be built: {error}")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.driver.runtime.enclosure import Enclosed, Enclosure
 from tests.driver.runtime.packages import Binaries
 
 SNAPSHOTTER = "native"
-"""Copies files, which works on every file system. Our image is one small program."""
+"""Copies files, which works on every file system."""
 
 COMMON = """
 root = "{folder}/root"
@@ -130,7 +130,7 @@ class Containerd:
             self._write_config()
             self._enclosure = Enclosure()
             self.start()
-            self._import_image()
+            self.add_image(image.write_image(self.binaries.busybox, self.folder / "image.tar"))
         except BaseException:
             self.close()
             raise
@@ -157,6 +157,14 @@ class Containerd:
         """End it with no time to tidy up."""
         self._end(signal.SIGKILL)
 
+    def add_image(self, archive: Path) -> None:
+        """Import the image of an OCI archive."""
+        assert self._enclosure
+        ctr = [str(self.binaries.ctr), "-a", str(self.folder / "containerd.sock"), "-n", "k8s.io"]
+        local = ["--local"] if self._is_new else []
+        command = [*ctr, "images", "import", *local, "--snapshotter", SNAPSHOTTER, str(archive)]
+        self._enclosure.run(command, self._environment)
+
     def close(self) -> None:
         """End everything, and leave nothing behind: no process, mount, cgroup or file."""
         self.cri.close()
@@ -181,14 +189,6 @@ class Containerd:
             snapshotter=SNAPSHOTTER,
         )
         (self.folder / "config.toml").write_text(text)
-
-    def _import_image(self) -> None:
-        assert self._enclosure
-        archive = image.write_image(self.binaries.busybox, self.folder / "image.tar")
-        ctr = [str(self.binaries.ctr), "-a", str(self.folder / "containerd.sock"), "-n", "k8s.io"]
-        local = ["--local"] if self._is_new else []
-        command = [*ctr, "images", "import", *local, "--snapshotter", SNAPSHOTTER, str(archive)]
-        self._enclosure.run(command, self._environment)
 
     def _wait(self, ready: Callable[[], bool], patience: float = 60.0) -> None:
         until = time.monotonic() + patience

@@ -94,10 +94,11 @@ class CRI:
             return False
         return any(each.type == "RuntimeReady" and each.status for each in conditions)
 
-    def run_pod(self, uid: str) -> Pod:
-        """A pod on the node's network, in a cgroup of its own as the kubelet makes one."""
+    def run_pod(self, uid: str, logs: Path | None = None) -> Pod:
+        """A pod on the node's network, in a cgroup of its own as the kubelet makes one, with a folder for logs."""
         config = messages.PodSandboxConfig(
             metadata=messages.PodSandboxMetadata(name=f"pod-{uid}", uid=uid, namespace="default"),
+            log_directory=str(logs or ""),
             linux=messages.LinuxPodSandboxConfig(
                 cgroup_parent=f"/{self.cgroup}/pod{uid}",
                 security_context=messages.LinuxSandboxSecurityContext(namespace_options=_node_network()),
@@ -119,6 +120,15 @@ class CRI:
             ),
             CDI_devices=[messages.CDIDevice(name=name) for name in spec.cdi],
         )
+        return self._create(pod, config)
+
+    def add(self, pod: Pod, config: Any) -> str:
+        """A container that runs in the pod, of any config; its id."""
+        container = self._create(pod, config)
+        self.start(container)
+        return container
+
+    def _create(self, pod: Pod, config: Any) -> str:
         fields = {"pod_sandbox_id": pod.sandbox, "config": config, "sandbox_config": pod.config}
         return str(self.call("CreateContainer", **fields).container_id)
 
