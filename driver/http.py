@@ -67,6 +67,7 @@ class Endpoints:
         """Begin to answer. Raises ``RuntimeError`` where there can be no threads."""
         self._server.threads = started_pool(MOST_CONNECTIONS, "http")
         self._thread.start()
+        log.info("metrics and probes are served at port %d", self.port)
 
     def stop(self) -> None:
         """End it."""

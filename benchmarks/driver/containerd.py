@@ -4,8 +4,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
+from benchmarks.driver.bare import bare_call
 from benchmarks.driver.rows import CallRow, times
+from benchmarks.driver.stages import mean_ms, read_stages
 from benchmarks.timing import empty_solve
 from tests.driver.runtime.containerd import Containerd
 from tests.driver.runtime.node import Node
@@ -31,7 +34,8 @@ def measure(release: str) -> Iterator[CallRow]:
 
 
 def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[CallRow]:
-    beside, prepared, unprepared = empty_solve(), list[float](), list[float]()
+    beside, bare, stages = empty_solve(), bare_call(node.folder), read_stages(node.folder / "driver.log")
+    prepared, unprepared = list[float](), list[float]()
     for _ in range(1 + CALLS):
         ref = node.claim()
         for call, seconds in ((node.prepare, prepared), (node.unprepare, unprepared)):
@@ -39,6 +43,7 @@ def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[CallRow]:
             call(ref)
             seconds.append(time.perf_counter() - began)
         node.check("unprepared")
+    spent = mean_ms(stages, read_stages(node.folder / "driver.log"))
     for name, seconds in (("prepare", prepared[1:]), ("unprepare", unprepared[1:])):
         yield CallRow(
             machine=runtime,
@@ -46,4 +51,6 @@ def _rows(node: Node, runtime: str, neighbours: int) -> Iterator[CallRow]:
             call=f"{name}, {neighbours} neighbours",
             calls=CALLS,
             **times(seconds, beside),
+            bare=1000 * median(seconds) / bare,
+            stages=spent if name == "prepare" else None,
         )

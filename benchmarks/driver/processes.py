@@ -5,9 +5,18 @@ from pathlib import Path
 
 
 def resident_mb(process: int) -> int:
-    """MB resident (``VmRSS``) of a process."""
+    """MB resident of a process."""
+    return _status_mb(process, "VmRSS")
+
+
+def peak_mb(process: int) -> int:
+    """MB that a process has had resident at most."""
+    return _status_mb(process, "VmHWM")
+
+
+def _status_mb(process: int, key: str) -> int:
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return round(int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024)
+    return round(int(next(line for line in lines if line.startswith(f"{key}:")).split()[1]) / 1024)
 
 
 def children(process: int) -> list[int]:

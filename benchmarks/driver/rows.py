@@ -1,7 +1,7 @@
 """What is measured of the driver, as rows of a table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import TypedDict
 
@@ -12,6 +12,8 @@ from benchmarks.timing import quantile
 class CallRow:
     """One kind of call on one machine: milliseconds, ``ratio`` of the median to an empty CP-SAT solve, and MB
     resident early on and in the end. ``fallbacks``: how many were answered by greedy in place of CP-SAT.
+    ``bare``: ratio of the median to a gRPC call whose handler flushes one file. ``stages``: mean milliseconds of
+    a Prepare's stages.
     """
 
     machine: str
@@ -25,13 +27,17 @@ class CallRow:
     driver_mb: tuple[int, int] | None = None
     solver_mb: tuple[int, int] | None = None
     fallbacks: int | None = None
+    bare: float | None = None
+    stages: Mapping[str, float] | None = None
 
     def cells(self) -> list[str]:
         """As text, in the order of ``HEADINGS``."""
         times = (f"{each:.1f}" for each in (self.median_ms, self.p99_ms, self.worst_ms, self.ratio))
         grown = ("" if mb is None else f"{mb[0]} to {mb[1]}" for mb in (self.driver_mb, self.solver_mb))
         instead = "" if self.fallbacks is None else str(self.fallbacks)
-        return [self.machine, self.engine, self.call, str(self.calls), *times, *grown, instead]
+        bare = "" if self.bare is None else f"{self.bare:.1f}"
+        stages = ", ".join(f"{name} {spent:.1f}" for name, spent in (self.stages or {}).items())
+        return [self.machine, self.engine, self.call, str(self.calls), *times, bare, *grown, instead, stages]
 
 
 HEADINGS = (
@@ -43,9 +49,62 @@ HEADINGS = (
     "p99 ms",
     "worst ms",
     "x empty solve",
+    "x bare call",
     "driver MB",
     "solver MB",
     "greedy instead",
+    "stages, mean ms",
+)
+
+
+@dataclass(frozen=True)
+class AttackRow:
+    """What an attack on a node did to others: how long the runtime waited for the driver's handlers, and the
+    kubelet for ordinary claims, in milliseconds.
+
+    ``worst``: the handler that took longest; ``bare``: ratio of its time to a gRPC call whose handler flushes one
+    file. ``dropped``: calls that the runtime has not waited for; ``unpinned``: containers that it then started
+    without a mask. ``refused``: ordinary claims. ``peak_mb``: of the driver and its processes.
+    """
+
+    attack: str
+    containers: int
+    handlers: int
+    median_ms: float
+    p99_ms: float
+    worst_ms: float
+    worst: str
+    bare: float
+    dropped: int
+    unpinned: int
+    prepares: int
+    refused: int
+    prepare_median_ms: float
+    prepare_worst_ms: float
+    peak_mb: int
+
+    def cells(self) -> list[str]:
+        """As text, in the order of ``ATTACK_HEADINGS``."""
+        found = (getattr(self, each.name) for each in fields(self))
+        return [f"{each:.1f}" if isinstance(each, float) else str(each) for each in found]
+
+
+ATTACK_HEADINGS = (
+    "attack",
+    "containers",
+    "handlers",
+    "median ms",
+    "p99 ms",
+    "worst ms",
+    "worst one",
+    "x bare call",
+    "dropped",
+    "without mask",
+    "prepares",
+    "refused",
+    "prepare median ms",
+    "prepare worst ms",
+    "peak MB",
 )
 
 

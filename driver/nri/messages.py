@@ -20,7 +20,15 @@ MAX_BYTES = 16 * 2**20
 About = Literal["settled", "carries", "names", "alive"]
 
 
-UNSENT: dict[str, Any] = {"fingerprint": "", "grants": (), "allocations": (), "engine": None, "pod_names": {}}
+UNSENT: dict[str, Any] = {
+    "fingerprint": "",
+    "grants": (),
+    "allocations": (),
+    "engine": None,
+    "pod_names": {},
+    "pod_claim": "",
+    "shown": {},
+}
 """What of an entry only a Prepare needs, or people."""
 
 

@@ -68,6 +68,10 @@ class Prepared:
         return self.devices
 
 
+UNANSWERED = grpc.RpcError
+"""The driver has not answered in time, or nobody is at its socket."""
+
+
 @dataclass(frozen=True)
 class Health:
     """What the plugin says of one device."""

@@ -65,7 +65,7 @@ class Plugin:
     def __init__(self, runtime: "FakeRuntime", sock: socket.socket) -> None:
         self.runtime, self.name, self.index, self.events = runtime, "", "", 0
         self.registered = threading.Event()
-        self.end = PluginEnd(sock, self._serve)
+        self.end = PluginEnd(sock, self._serve, runtime.timed)
 
     def _serve(self, method: str, payload: bytes) -> Message:
         if method == "RegisterPlugin":
@@ -87,7 +87,8 @@ class FakeRuntime:
     ``separate``: call newer NRI's methods in place of StateChange. ``called``: its name and version.
     ``nri_version``: unsolicited updates are counted in ``deadlocks`` unless it allows them. ``chunk``: containers
     in one Synchronize. ``kernel_hidden``: the driver cannot read masks. ``cgroups``: a folder in which masks stand
-    as the kernel would show them, for a driver in another process.
+    as the kernel would show them, for a driver in another process. ``timed``: told of each call to a plugin, and
+    how many seconds it took, whether it was answered or not.
     """
 
     def __init__(
@@ -103,11 +104,12 @@ class FakeRuntime:
         chunk: int = 1000,
         timeout: float = 2.0,
         cgroups: Path | None = None,
+        timed: Callable[[str, float], None] = lambda method, seconds: None,
     ) -> None:
         self.path, self.online, self.separate = path, frozenset(cpus), separate
         self.called, self.nri_version = called, nri_version
         self.lose, self.apply_delay, self.chunk, self.timeout = lose, apply_delay, chunk, timeout
-        self.kernel_hidden, self.cgroups = False, cgroups
+        self.kernel_hidden, self.cgroups, self.timed = False, cgroups, timed
         self.containers: dict[str, FakeContainer] = {}
         self.pods: dict[str, str] = {}
         self.plugins: list[Plugin] = []

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from driver.ledger.entry import Entry, Grant, Owner, Snapshot
+from driver.ledger.entry import Entry, Grant, Owner, Shown, Snapshot
 from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
 from driver.nri.messages import MAX_BYTES, Change, Order, change, changed
@@ -58,7 +58,14 @@ def test_every_part_of_a_snapshot_arrives():
 def test_only_a_prepare_needs_results_and_placements_and_they_are_not_sent():
     grant = Grant(request="r", pool="node-1", device="cpudev", cpus=2)
     full = FULL.model_copy(
-        update={"fingerprint": "f", "grants": (grant,), "engine": "greedy", "pod_names": {"pod-a": "a"}}
+        update={
+            "fingerprint": "f",
+            "grants": (grant,),
+            "engine": "greedy",
+            "pod_names": {"pod-a": "a"},
+            "pod_claim": "cpus",
+            "shown": {"cpudev": Shown(cpus=frozenset({1}), attributes={"n": 2})},
+        }
     )
     assert crossed(None, snapshot(full)).entries["a"] == FULL
 

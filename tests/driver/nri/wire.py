@@ -5,6 +5,7 @@ import itertools
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty as NothingYet
 from queue import SimpleQueue
@@ -27,10 +28,16 @@ class PluginGone(Exception):  # noqa: N818 - an event more than an error
 
 
 class PluginEnd:
-    """One plugin's connection. ``serve`` answers what the plugin calls: method and payload to a reply."""
+    """One plugin's connection. ``serve`` answers what the plugin calls: method and payload to a reply. ``timed``:
+    told of each call to the plugin, and how many seconds it took."""
 
-    def __init__(self, sock: socket.socket, serve: Callable[[str, bytes], Message]) -> None:
-        self.sock, self.serve = sock, serve
+    def __init__(
+        self,
+        sock: socket.socket,
+        serve: Callable[[str, bytes], Message],
+        timed: Callable[[str, float], None] = lambda method, seconds: None,
+    ) -> None:
+        self.sock, self.serve, self.timed = sock, serve, timed
         self.closed = threading.Event()
         self.faults: list[str] = []
         self._replies: dict[int, SimpleQueue[Response | None]] = {}
@@ -42,6 +49,13 @@ class PluginEnd:
 
     def call(self, method: str, message: Message, timeout: float) -> bytes:
         """Call the plugin, as the runtime does."""
+        began = time.perf_counter()
+        try:
+            return self._call(method, message, timeout)
+        finally:
+            self.timed(method, time.perf_counter() - began)
+
+    def _call(self, method: str, message: Message, timeout: float) -> bytes:
         if self.closed.is_set():
             raise PluginGone
         queue: SimpleQueue[Response | None] = SimpleQueue()
