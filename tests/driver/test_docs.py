@@ -1,5 +1,6 @@
 """The driver's pages say what the code says: every field, flag, option, condition, reason, metric and test."""
 
+import json
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from driver.conditions import Condition, Conditions
 from driver.config import Config, read_config
 from driver.errors import Reason
 from driver.gauges import Gauges
-from driver.ledger.entry import Snapshot
+from driver.ledger.entry import Entry, Grant, Shown, Snapshot
+from driver.metadata import GROUP, VERSIONS, Metadata
 from driver.metrics import PREFIX, Metrics
 from driver.node import NodeCPUs
 from driver.options import Options
@@ -108,6 +110,31 @@ def test_every_metric_is_named() -> None:
     assert len(ours) > 15
     assert not [name for name in ours if not re.search(rf"`{name}(_total|_info)?`", section)]
     assert not [why for why in get_args(Why) if f"`{why}`" not in section]
+
+
+def test_every_key_that_state_prints_is_described() -> None:
+    machine, entry = synthetic.build("numa:1 core:4 cpu:1"), Entry(uid="a", cpuset=frozenset({1}))
+    found = state.as_document("node-1", machine, state.Holdings([entry]))
+    keys = {*found, *found["claims"][0]}
+    section = PAGES["troubleshooting.md"].partition("## By symptom")[0]
+    assert not [key for key in keys if f"`{key}`" not in section]
+
+
+def test_where_containers_find_their_metadata_and_what_it_adds_is_described(tmp_path: Path) -> None:
+    grant = Grant(request="REQUEST", pool="p", device="d", cpus=1)
+    shown = {"d": Shown(cpus=frozenset({1}))}
+    entry = Entry(uid="a", namespace="n", name="CLAIM", cpuset=frozenset({1}), grants=(grant,), shown=shown)
+    section = PAGES["quickstart.md"].partition("## What a container can read")[2].partition("\n## ")[0]
+    for each in (entry, entry.model_copy(update={"pod_claim": "POD_CLAIM"})):
+        Metadata(tmp_path, tmp_path).write(each)
+        spec = json.loads((tmp_path / "dra.cpu_metadata_a_REQUEST.json").read_text())
+        (mount,) = spec["devices"][0]["containerEdits"]["mounts"]
+        assert mount["containerPath"] in section
+    document, _ = json.JSONDecoder().raw_decode((tmp_path / "a_REQUEST.json").read_text())
+    attributes = document["requests"][0]["devices"][0]["attributes"]
+    assert len(attributes) == 2
+    assert not [name for name in attributes if f"| `{name}` |" not in section]
+    assert not [version for version in VERSIONS if f"`{version}`" not in section.replace(f"{GROUP}/", "")]
 
 
 def test_every_test_that_a_page_names_exists() -> None:
