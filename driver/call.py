@@ -9,6 +9,9 @@ from driver.claims.view import ClaimView
 from driver.ledger.entry import Entry
 from driver.ports import ClaimRef, Observer, Stage
 
+LEDGER = "ledger"
+"""Stands for an engine where the claim had its CPUs already."""
+
 
 def always() -> bool:
     """Somebody waits."""
@@ -17,12 +20,19 @@ def always() -> bool:
 
 @dataclass
 class Call:
-    """``wanted``: whether anybody still waits for it. ``spent``: seconds by stage, tries added up."""
+    """``wanted``: whether anybody waits. ``spent``: seconds by stage, tries added up.
+
+    ``engine``: what has chosen the claim's CPUs in this call. ``view``: the claim as it was last read. ``free``:
+    CPUs that were free before that.
+    """
 
     ref: ClaimRef
     wanted: Callable[[], bool] = always
     clock: Callable[[], float] = time.monotonic
     spent: dict[Stage, float] = field(default_factory=dict)
+    engine: str = LEDGER
+    view: ClaimView | None = None
+    free: frozenset[int] = frozenset()
     began: float = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from driver.ledger.book import Ledger, holders
 from driver.ledger.entry import Entry, Snapshot
 from driver.options import in_users_words
 from driver.ports import Observer, Solver
+from driver.refusals import Question, Refusals
 from models import BadInputError, DefectError, Infeasible, InfeasibleError, Request, Result, Topology, UnknownError
 
 log = logging.getLogger(__name__)
@@ -35,10 +36,12 @@ class Placer:
     def __init__(
         self, ledger: Ledger, topology: Topology, solver: Solver, greedy: Solver, observer: Observer
     ) -> None:
-        self._ledger, self._observer = ledger, observer
+        self._ledger, self._observer, self._greedy = ledger, observer, greedy
+        self._refusals = Refusals()
         self._numa = {cpu.cpu: cpu.numa for cpu in topology.cpus}
-        exact_turn, greedy_turn = threading.Lock(), threading.Lock()
-        self._tries = [(solver, exact_turn, PATIENCE)] * EXACT_TRIES + [(greedy, greedy_turn, -1)] * GREEDY_TRIES
+        self._turn, self._greedy_turn = threading.Lock(), threading.Lock()
+        exact = [(solver, self._turn, PATIENCE)] * EXACT_TRIES
+        self._tries = exact + [(greedy, self._greedy_turn, -1.0)] * GREEDY_TRIES
 
     def place(self, draft: Entry, wish: Wish) -> tuple[Entry, tuple[str, ...]]:
         """The draft with its CPUs, which are reserved, and notes: preferences that were not met.
@@ -52,6 +55,7 @@ class Placer:
             if number == EXACT_TRIES:
                 log.warning("the solver is kept busy by other claims; greedy stands in for it")
                 self._observer.fell_back("timeout")
+            self._refusals.check(self._question(wish, self._ledger.snapshot))
             if not turn.acquire(timeout=patience):
                 continue
             try:
@@ -62,16 +66,47 @@ class Placer:
                 turn.release()
         raise RefusedError("NotDecided", "other claims took its CPUs again and again; it is tried again")
 
+    def can_fit(self, wish: Wish, coming: frozenset[int]) -> bool:
+        """Whether the wish could be placed if these CPUs of other claims were free, as far as greedy can tell."""
+        before, given = self._ledger.snapshot, wish.set_aside
+        free = (before.free | coming & before.node.allocatable) - before.foreign.given
+        asked = len(given) + sum(request.cpus for request in wish.requests)
+        if not given <= free or len(free) - asked < before.node.min_shared:
+            return False
+        if not wish.requests:
+            return True
+        try:
+            with self._greedy_turn:
+                self._asked(self._greedy, Question(wish.requests, free - given, given))
+        except RefusedError as error:
+            return error.reason == "NotDecided"
+        return True
+
     def _attempt(self, draft: Entry, wish: Wish, solver: Solver) -> tuple[Entry, tuple[str, ...]]:
         before, given = self._ledger.snapshot, wish.set_aside
         if clash := given & before.taken:
             raise RefusedError("Held", holders(before, clash))
-        result = _answer(solver, wish.requests, _offered(before, given))
+        question = self._question(wish, before)
+        result = self._asked(solver, question)
         try:
             return self._reserved(draft, wish, result), tuple(map(in_users_words, result.notes))
         except RefusedError as error:
             if error.reason == "Held":
                 raise LostRaceError from None
+            if self._ledger.snapshot.free == before.free:
+                self._refusals.keep(question, error)
+            raise
+
+    def _question(self, wish: Wish, snapshot: Snapshot) -> Question:
+        return Question(wish.requests, _offered(snapshot, wish.set_aside), wish.set_aside)
+
+    def _asked(self, solver: Solver, question: Question) -> Result:
+        """The solver's answer, or the refusal that it led to before."""
+        self._refusals.check(question)
+        try:
+            return _answer(solver, question.requests, question.free)
+        except RefusedError as error:
+            self._refusals.keep(question, error)
             raise
 
     def _reserved(self, draft: Entry, wish: Wish, result: Result | None) -> Entry:

@@ -6,16 +6,16 @@ then the ledger's, then frees the CPUs. So a claim has its CPUs before anybody c
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from driver.call import Call, Look, always
+from driver.call import LEDGER, Call, Look
 from driver.cdi import CDI
 from driver.claims.view import ClaimView
 from driver.claims.wish import Wish
 from driver.conditions import Conditions
+from driver.entries import could_have, draft, updated
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger
 from driver.ledger.entry import Entry, Shown
@@ -35,12 +35,12 @@ SETTLING = 3.0
 """Seconds to wait for those on a new claim's CPUs whom the creation of its container would not move: one that is
 about to start, or whose mask the runtime did not change. A creation that is refused is tried again much later."""
 
-KNOWING = 10.0
-"""Seconds to wait until the container runtime is answered by the ledger as it is now. Another process that does so
-is started well within."""
+KNOWING = 1.0
+"""Seconds in which a thread waits until the container runtime is answered by the ledger as it is now."""
 
-BUSY = 40.0
-"""Seconds to wait for an earlier call about the same claim. The kubelet gives up after 45 and asks again."""
+BUSY = 0.2
+"""Seconds in which a thread waits for others who change the same claim. Who waits longer does so without a thread
+(``driver.desk``)."""
 
 UNKNOWN, KNOWN = 10.0, 2.0
 """Seconds to wait for the API server: for a claim of which nothing is known yet, and for one that the ledger has,
@@ -80,31 +80,12 @@ class Preparer:
     show: Show = show_nothing
     greedy: Solver | None = None
     behind: Callable[[str], None] = lambda _: None
-    _placer: Placer = field(init=False, repr=False)
+    busy: float = BUSY
+    placer: Placer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         placer = Placer(self.ledger, self.topology, self.solver, self.greedy or self.solver, self.observer)
-        object.__setattr__(self, "_placer", placer)
-
-    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> Entry:
-        """The claim as the ledger has it from now on. ``wanted``: whether anybody still waits for it."""
-        call = Call(ref, wanted)
-        with self.reported(ref):
-            self.greet()
-            for _ in range(LOOKS):
-                if entry := self.place(call, self.look(call)):
-                    return entry
-            raise RefusedError("Busy", f"claim {ref}: it changes again and again; it is tried again")
-
-    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> None:
-        """The claim holds nothing any more, whether or not it ever did."""
-        with self.reported(ref):
-            self.free(Call(ref, wanted))
-
-    def greet(self) -> None:
-        """Before a claim is looked at, give who answers the runtime time to be there: one that has ended is soon
-        replaced, and a refusal would cost a minute."""
-        self.runtime.knows(KNOWING)
+        object.__setattr__(self, "placer", placer)
 
     def look(self, call: Call) -> Look:
         """The claim as the API server has it now. Raises ``RefusedError``."""
@@ -127,26 +108,27 @@ class Preparer:
         """What the ledger has of the claim."""
         return self.ledger.snapshot.entries.get(ref.uid)
 
-    def place(self, call: Call, look: Look, busy: float = BUSY) -> Entry | None:
+    def place(self, call: Call, look: Look) -> Entry | None:
         """Do what the look says; ``None`` if it is of no use any more, since the claim was changed meanwhile.
 
-        ``busy``: seconds to wait for others who change the claim. Raises ``RefusedError``.
+        Raises ``RefusedError``; ``Busy`` if others change the claim.
         """
-        with self._turn(call, busy):
+        with self._turn(call):
             former = self.known(call.ref)
             if not look.is_current(former):
                 return None
             entry, engine = self._decided(call, former, look.view)
+            call.engine = engine if call.engine == LEDGER else call.engine
             self.ledger.touch(call.ref.uid)
-        self._await_runtime(call, engine)
-        self.observer.prepared(engine, call.age, len(entry.cpuset))
+        self._await_runtime(call)
+        self.observer.prepared(call.engine, call.age, len(entry.cpuset))
         call.tell(self.observer)
         return entry
 
-    def free(self, call: Call, busy: float = BUSY) -> None:
-        """Unprepare the claim. ``busy`` as for ``place``. Raises ``RefusedError``."""
+    def free(self, call: Call) -> None:
+        """Unprepare the claim: it holds nothing any more, whether or not it ever did. Raises as ``place`` does."""
         ref = check_uid(call.ref)
-        with self._turn(call, busy), _disk(ref):
+        with self._turn(call), _disk(ref):
             known = self.known(ref) is not None
             self._release(ref.uid)
             if known:
@@ -176,18 +158,18 @@ class Preparer:
                 return
             ref = ClaimRef(uid, former.namespace, former.name)
             call, look = Call(ref), Look(former, self._view(ref, UNKNOWN))
-            with self._turn(call, BUSY):
+            with self._turn(call):
                 if look.is_current(now := self.known(ref)):
                     self._decided(call, now, look.view)
                     return
 
-    def _await_runtime(self, call: Call, engine: str) -> None:
+    def _await_runtime(self, call: Call) -> None:
         """See that whoever answers the runtime knows the claim. Otherwise it is refused; it keeps its CPUs, with
         which the kubelet's next try is answered. Then see to the masks of others, if the CPUs are new to it."""
         if not self.runtime.knows(KNOWING):
             reason = "who answers the container runtime has not taken note of it; it is tried again"
             raise RefusedError("RuntimeAway", f"claim {call.ref}: {reason}")
-        if engine == "ledger":
+        if call.engine == LEDGER:
             return
         with call.stage("settle"):
             settled = self.runtime.settle(SETTLING)
@@ -211,10 +193,10 @@ class Preparer:
             raise RefusedError("Defect", f"claim {ref}: {type(error).__name__}, see the driver's log") from error
 
     @contextmanager
-    def _turn(self, call: Call, busy: float) -> Iterator[None]:
+    def _turn(self, call: Call) -> Iterator[None]:
         """Be the only one who changes the claim, if that is still wanted."""
         try:
-            with self.ledger.locks.of(call.ref.uid, busy):
+            with self.ledger.locks.of(call.ref.uid, self.busy):
                 if not call.wanted():
                     raise RefusedError("Busy", f"claim {call.ref}: the kubelet has not waited for it")
                 yield
@@ -231,14 +213,14 @@ class Preparer:
     def _decided(self, call: Call, former: Entry | None, view: ClaimView | None) -> tuple[Entry, str]:
         """The claim's entry, and what chose its CPUs: ``ledger`` if it has them as before."""
         if former is not None and (view is None or self._is_the_same(former, view)):
-            return self._again(former, view), "ledger"
+            return self._again(former, view), LEDGER
         assert view is not None
         entry = self._anew(call, view, former)
         return entry, entry.engine or "given"
 
     def _again(self, former: Entry, view: ClaimView | None) -> Entry:
         """A claim that the ledger has. Who may carry it can have changed, and its CDI file may be gone."""
-        entry = former if view is None else _known(former, view, former.shown or self.show(view))
+        entry = former if view is None else updated(former, view, former.shown or self.show(view))
         with _disk(ClaimRef(former.uid, former.namespace, former.name)):
             if entry != former:
                 self.ledger.update(entry)
@@ -254,19 +236,12 @@ class Preparer:
             return former.fingerprint == view.fingerprint
         if sum(grant.cpus for grant in view.grants) != len(former.cpuset):
             return False
-        return self.runtime.carries(former.uid) or self._fits(former.cpuset, view)
-
-    def _fits(self, cpus: frozenset[int], view: ClaimView) -> bool:
-        """Whether the claim could have been given these CPUs; also if it is of devices that are not here."""
-        try:
-            wish = self.make_wish(view)
-        except RefusedError:
+        if self.runtime.carries(former.uid):
             return True
-        consumed: Counter[frozenset[int]] = Counter()
-        for request in wish.requests:
-            consumed[request.within or frozenset()] += request.cpus
-        chosen = cpus - wish.set_aside
-        return wish.set_aside <= cpus and all(len(chosen & each) == size for each, size in consumed.items())
+        try:
+            return could_have(self.make_wish(view), former.cpuset)
+        except RefusedError:
+            return True  # It is of devices that are not here.
 
     def _anew(self, call: Call, view: ClaimView, former: Entry | None) -> Entry:
         if former is not None and self.runtime.carries(view.ref.uid):
@@ -279,7 +254,7 @@ class Preparer:
             if former is not None:
                 self._release(former.uid)
             with call.stage("solve"):
-                entry, unmet = self._placer.place(_draft(view, self.show(view)), wish)
+                entry, unmet = self.placer.place(draft(view, self.show(view)), wish)
             with call.stage("write"):
                 self._commit(entry)
         for note in (*wish.notes, *unmet):
@@ -318,38 +293,6 @@ def check_uid(ref: ClaimRef) -> ClaimRef:
     if not is_uid(ref.uid):
         raise RefusedError("BadClaim", f"{ref.uid[:80]!r} is no uid")
     return ref
-
-
-def _draft(view: ClaimView, shown: dict[str, Shown]) -> Entry:
-    """The claim's entry but for its CPUs."""
-    return Entry(
-        uid=view.ref.uid,
-        namespace=view.ref.namespace,
-        name=view.ref.name,
-        fingerprint=view.fingerprint,
-        cpuset=frozenset(),
-        grants=view.grants,
-        pods=frozenset(view.pods),
-        pod_names=dict(view.pods),
-        pod_claim=view.pod_claim,
-        shown=shown,
-    )
-
-
-def _known(former: Entry, view: ClaimView, shown: dict[str, Shown]) -> Entry:
-    """The entry with what the API server says of who may carry it, and of whose claim it is."""
-    told = {
-        "namespace": view.ref.namespace,
-        "name": view.ref.name,
-        "pods": frozenset(view.pods),
-        "pod_names": dict(view.pods),
-        "pod_claim": view.pod_claim,
-        "shown": shown,
-        "grants": view.grants,
-        "fingerprint": view.fingerprint,
-        "adopted": False,
-    }
-    return former.model_copy(update=told)
 
 
 @contextmanager

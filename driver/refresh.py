@@ -22,7 +22,7 @@ MOST = 4096
 class Refresher:
     """A thread that looks at one claim after the other.
 
-    ``look`` does it; it may raise ``RefusedError``. ``ApiAway`` is tried again until it is answered.
+    ``look`` does it; it may raise ``RefusedError``. After ``ApiAway`` and ``Busy`` it is tried again.
     """
 
     def __init__(self, look: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,7 +80,7 @@ class Refresher:
 
     def _failed(self, uid: str, error: RefusedError) -> None:
         log.warning("claim %s is behind the API server, perhaps: %s", uid, error)
-        if error.reason == "ApiAway":
+        if error.reason in ("ApiAway", "Busy"):
             self._pause = min(2 * self._pause or FIRST_PAUSE, LONGEST_PAUSE)
             self._rest_until = self._clock() + self._pause
             self.ask(uid)

@@ -24,7 +24,7 @@ from driver.cluster.release import Releaser
 from driver.cluster.slices import Publisher
 from driver.conditions import Conditions
 from driver.config import Config
-from driver.desk import Desk
+from driver.desk import LONGEST, Desk
 from driver.devices.devices import DeviceMap, devices_of
 from driver.devices.slices import NodeRef, slices
 from driver.foreign.look import look
@@ -89,6 +89,9 @@ class Driver:
     container runtime is then answered by this process, and else by one of its own.
     """
 
+    longest_wait = LONGEST
+    """Seconds; see there. Tests have less of them."""
+
     def __init__(self, config: Config, root: Path = Path("/"), kernel: ReadMask | None = None) -> None:
         self.config, self.stopped = config, threading.Event()
         self._kernel = kernel
@@ -127,9 +130,9 @@ class Driver:
         self._run(events)
         preparer = self._preparer(ledger, devices, solver, runtime, events, refresher)
         self._run(refresher)
-        desk = Desk(preparer)
-        self._run(desk)
-        self._kubelet = KubeletServer(desk, self.conditions, devices, self.host.name, self.folders)
+        self._desk = Desk(preparer, self.longest_wait)
+        self._run(self._desk)
+        self._kubelet = KubeletServer(self._desk, self.conditions, devices, self.host.name, self.folders)
         self._run(self._kubelet)
         self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
         self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.release_if))

@@ -27,6 +27,9 @@ process is nice on a busy node."""
 FIRST_PAUSE, LONGEST_PAUSE, HEALTHY = 0.1, 30.0, 60.0
 """Seconds before another process is started, doubled up to the second unless the last one lived for the third."""
 
+EXPLAINING = 0.1
+"""Seconds that greedy may take in this process to explain why nothing fits: others wait for the interpreter."""
+
 STANDS_IN = "greedy stands in for CP-SAT"
 
 
@@ -91,7 +94,7 @@ class WorkerSolver:
             return self._greedy(requests, free, f"{STANDS_IN}: {error.message}")
 
     def _greedy(self, requests: Sequence[Request], free: frozenset[int], *notes: str) -> Result:
-        result = solve(self._prepared, requests, free=free, engine="greedy")
+        result = solve(self._prepared, requests, free=free, engine="greedy", time_limit=EXPLAINING)
         return result.model_copy(update={"notes": (*notes, *result.notes)})
 
     def _exact(self, requests: Sequence[Request], free: frozenset[int], deadline: float) -> Result:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from driver.call import Call, always
 from driver.cdi import CDI
 from driver.claims.view import ClaimView
 from driver.claims.wish import wish
@@ -15,10 +16,11 @@ from driver.config import Config
 from driver.devices.devices import devices_of
 from driver.errors import RefusedError
 from driver.ledger.book import Ledger
+from driver.ledger.entry import Entry
 from driver.ledger.files import Files
 from driver.node import NodeCPUs
 from driver.ports import ClaimRef, Document, Solver
-from driver.prepare import Preparer
+from driver.prepare import LOOKS, Preparer
 from driver.recover import recover
 from driver.solving.client import WorkerSolver
 from models import Topology
@@ -84,6 +86,22 @@ class Told:
         self.events.append((claim.uid, reason, message))
 
 
+class Direct(Preparer):
+    """Calls that are made here and now: they wait for locks in this thread, and for nothing else."""
+
+    def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> Entry:
+        call = Call(ref, wanted)
+        with self.reported(ref):
+            for _ in range(LOOKS):
+                if entry := self.place(call, self.look(call)):
+                    return entry
+            raise RefusedError("Busy", "it changes again and again")
+
+    def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> None:
+        with self.reported(ref):
+            self.free(Call(ref, wanted))
+
+
 class Bench:
     """One node. ``restart`` is what happens after the driver's process has gone, however it went."""
 
@@ -106,6 +124,7 @@ class Bench:
         self.shelf, self.containers, self.told, self.recorder = Shelf(), Containers(), Told(), Recorder()
         self.conditions = Conditions()
         self.behind: list[str] = []
+        self.busy = 40.0
         self.greedy = WorkerSolver(reserved, 0.0, self.recorder)
         self.solver = solver or self.greedy
         self.restart()
@@ -115,7 +134,7 @@ class Bench:
         self.ledger = Ledger.open(self.node, Files(self.folder / "ledger", self.sync))
         self.ledger.listen(self.containers.changed)
         recover(self.ledger, self.cdi)
-        self.preparer = Preparer(
+        self.preparer = Direct(
             topology=self.topology,
             claims=self.shelf,
             ledger=self.ledger,
@@ -132,6 +151,7 @@ class Bench:
             show=lambda view: self.devices.shown(grant.device for grant in view.grants) if self.shows else {},
             greedy=self.greedy,
             behind=self.behind.append,
+            busy=self.busy,
         )
 
     def claim(self, uid: str, *cpus: int, device: str = "cpudevmachine", **more: Any) -> ClaimRef:

@@ -79,15 +79,16 @@ def test_cpus_that_come_free_are_another_claims_only_after_the_process_knows_bot
     assert world.run(second).kernel == world.prepare(second)
 
 
-def test_a_prepare_that_comes_just_after_the_end_of_the_process_waits_for_the_next_one(world: World) -> None:
+def test_a_prepare_that_comes_just_after_the_end_of_the_process_waits_for_the_next_one(short_path: Path) -> None:
     """A refusal would cost the pod a minute."""
-    pid = process_of(world).pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: process_of(world).pid != pid)
-    ref = world.claim(4)
-    cpus = world.prepare(ref)
-    assert world.run(ref).kernel == cpus
+    with World(short_path, MACHINE, longest=30.0, solverTimeLimit=0).running() as world:
+        pid = process_of(world).pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: process_of(world).pid != pid)
+        ref = world.claim(4)
+        cpus = world.prepare(ref)
+        assert world.run(ref).kernel == cpus
 
 
 def test_claims_that_are_prepared_while_processes_end_are_answered_or_kept(world: World) -> None:

@@ -39,10 +39,13 @@ def settings_in(folder: Path, api: ApiServer) -> dict[str, str]:
 class World:
     """One node. ``driver`` is the one that runs; ``come_up`` starts another after it has gone.
 
-    ``apart``: the container runtime is answered by a process of its own, as on a real node.
+    ``apart``: the container runtime is answered by a process of its own, as on a real node. ``longest``: seconds
+    for which a claim waits that cannot be served at once.
     """
 
-    def __init__(self, folder: Path, topology: Topology, *, apart: bool = True, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, topology: Topology, *, apart: bool = True, longest: float = 0.0, **settings: Any
+    ) -> None:
         self.folder, self.topology = folder, topology
         self.root = write_sysfs(folder / "host", topology)
         self.api = ApiServer(node="node-1")
@@ -50,6 +53,7 @@ class World:
         self.runtime = FakeRuntime(folder / "nri.sock", cpus=topology.online, cgroups=cgroups if apart else None)
         self.kubelet = Kubelet(folder / "k")
         self.settings = {"cgroupRoot": str(cgroups), **settings}
+        self.longest = longest
         self.driver: Driver | None = None
         self.death: Death | None = None
         self._dead: list[Death] = []
@@ -77,6 +81,7 @@ class World:
 
     def come_up(self) -> Driver:
         self.driver = self.make_driver()
+        self.driver.longest_wait = self.longest
         assert self.driver.start()
         self.death = Death(self.driver, self.folder / "grave")
         self.wait_for_plugin()
