@@ -21,6 +21,8 @@ from driver.devices.devices import devices_of
 from driver.devices.slices import NodeRef, slices
 from driver.host import POD_UID
 from driver.kubelet.folders import Folders
+from driver.kubelet.probe import DEADLINE
+from driver.kubelet.serve import PERIOD, TRIES
 from driver.names import CAPACITY, DRIVER
 from driver.node_name import NODE_NAME
 from driver.options import Options
@@ -46,6 +48,9 @@ ADOPT = COMPONENTS / "adopt"
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 CONFIGS = sorted(DEPLOY.rglob("config.yaml"))
 EXAMPLE_FILES = sorted(EXAMPLES.glob("*.yaml"))
+
+KUBELETS_NEXT_TRY = 68
+"""Seconds after which a kubelet asks again for a claim that it got no answer for, at the earliest."""
 
 FOUR_NODES = synthetic.build("socket:2 numa:2 l3:1 core:4 cpu:2")
 """32 CPUs on 4 NUMA nodes."""
@@ -136,8 +141,22 @@ def test_the_driver_learns_its_node_and_pod_by_the_variables_it_reads(container:
 def test_probes_ask_where_the_driver_answers(container: Document) -> None:
     (port,) = container["ports"]
     assert port == {"name": "http", "containerPort": 8080}
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    for probe in ("startupProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+
+
+def patience(probe: Document) -> int:
+    """Seconds of failures after which something is done."""
+    return int(probe["periodSeconds"] * probe["failureThreshold"])
+
+
+def test_a_slow_start_is_waited_for_and_a_deaf_driver_is_restarted_before_the_kubelets_next_try(
+    container: Document,
+) -> None:
+    mended = (TRIES + 1) * (PERIOD + DEADLINE)
+    assert patience(container["startupProbe"]) >= 120
+    assert mended + patience(container["livenessProbe"]) <= KUBELETS_NEXT_TRY
 
 
 def opaque(config_entries: Any) -> Iterator[Document]:

@@ -30,7 +30,7 @@ def cached(name: str, fill: Callable[[Path, Path], None]) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cpusat-tests"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / name
-    with _locked(cache / "lock"):
+    with _locked(cache / f".lock-{name}"):
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=cache, prefix="new-") as work:
                 new = Path(work) / "root"
