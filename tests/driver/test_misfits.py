@@ -46,13 +46,13 @@ def test_a_configuration_that_the_machine_can_meet_is_left_alone(settings: dict[
         ({"reservedCPUs": "0-5"}, "reservedCPUs", "0-5 are all CPUs there are; leave some to give"),
         ({"reservedCPUs": "0-5", "numaIds": 7}, "reservedCPUs", "0-5 are all CPUs there are; leave some to give"),
         ({"minSharedCPUs": 6}, "minSharedCPUs", "no CPUs are published, for 6 must stay shared; ask for fewer"),
-        ({"numaIds": 7}, "numaIds", f"{UNMET}1 CPU in NUMA node 7 asked"),
+        ({"numaIds": 7}, "numaIds", f"{UNMET}1 CPU in NUMA node 7 requested"),
         (
             {"near": "eth9"},
             "near",
             f"{UNMET}near: 'eth9' is neither a device of this machine (none) nor a CPU list",
         ),
-        ({"coreType": "efficiency"}, "coreType", f"{UNMET}1 CPU in efficiency cores asked"),
+        ({"coreType": "efficiency"}, "coreType", f"{UNMET}1 CPU in efficiency cores requested"),
         ({"numaIds": 0, "coreType": "efficiency"}, "numaIds, coreType", f"{UNMET}1 CPU in"),
     ],
 )
@@ -80,4 +80,4 @@ def test_all_that_does_not_fit_is_told() -> None:
 def test_the_driver_logs_it_when_it_starts(short_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World(short_path, MACHINE, solverTimeLimit=0, numaIds=7)
     Driver(world.config(), world.root, world.runtime.kernel)
-    assert f"numaIds: {UNMET}1 CPU in NUMA node 7 asked" in caplog.text
+    assert f"numaIds: {UNMET}1 CPU in NUMA node 7 requested" in caplog.text
