@@ -14,6 +14,7 @@ import pytest
 from driver.names import CDI_KIND, cdi_file, cdi_name, variable
 from driver.ports import ClaimRef
 from models import format_cpuset
+from tests.driver.kubelet.kubelet import Refused
 from tests.driver.runtime.masks import mask, read_status
 from tests.driver.runtime.node import ONLINE, Node, RefusedError, until
 
@@ -206,3 +207,21 @@ def _started(node: Node, ref: ClaimRef | None) -> bool:
     if ref is None:
         node.remove(container)
     return True
+
+
+def test_a_container_keeps_what_the_kubelets_static_manager_has_given_it_when_the_driver_comes(node: Node) -> None:
+    node.end_driver()
+    given, others = max(ONLINE), ONLINE - {max(ONLINE)}
+    own, neighbour = node.run(name="dpdk"), node.run(name="web")
+    node.cri.update(own.id, cpuset_cpus=str(given))
+    manager = node.kubelet.cpu_manager.start("static", format_cpuset(ONLINE))
+    manager.give(own.pod.uid, "dpdk", str(given))
+    node.start_driver()
+    until("the neighbour leaves", lambda: mask(neighbour.cgroup) == others)
+    assert node.first_mask(node.run(name="late")) == others
+    assert mask(own.cgroup) == {given}
+    with pytest.raises(Refused, match=f"StaticCPUManager.*CPUs {given} to container dpdk"):
+        node.prepare(node.claim())
+    node.remove(own)
+    manager.start("none")
+    until("all is ours", lambda: mask(neighbour.cgroup) == ONLINE)
