@@ -42,6 +42,17 @@ class NodeCPUs:
         for those that claims have held since before they were reserved."""
         return self.spare(held) - self.offline or self.reserved - held - self.offline
 
+    @property
+    def withholds(self) -> bool:
+        """Whether the CPUs that must stay shared are kept from the solver: it cannot know that it should take
+        isolated ones instead."""
+        return bool(self.allocatable & self.isolated)
+
+    def withheld(self, free: frozenset[int]) -> frozenset[int]:
+        """Of free CPUs, those that stay shared: the ones that are not published, or others in their place."""
+        sharable = sorted(free - self.isolated, key=lambda cpu: (cpu not in self.kept, cpu))
+        return frozenset(sharable[: self.min_shared])
+
     def up(self, cpus: frozenset[int]) -> frozenset[int]:
         """Those of a claim's CPUs that can run anything; all of them where none can, which the kernel refuses."""
         return cpus - self.offline or cpus

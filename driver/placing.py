@@ -136,15 +136,10 @@ class Placer:
 def _offered(snapshot: Snapshot, given: frozenset[int]) -> frozenset[int]:
     """Free CPUs that the solver may choose from.
 
-    Isolated CPUs are not shared anyway. Where there are some, those CPUs that must stay shared are kept from the
-    solver, which cannot know that it should take isolated ones instead: the ones that are not published, and
-    others where claims have named those.
+    Where the kernel isolates CPUs, which are not shared anyway, those that must stay shared are kept from it.
     """
     free, node = snapshot.free - given, snapshot.node
-    if not node.allocatable & node.isolated:
-        return free
-    sharable = sorted(free - node.isolated, key=lambda cpu: (cpu not in node.kept, cpu))
-    return free - frozenset(sharable[: node.min_shared])
+    return free - node.withheld(free) if node.withholds else free
 
 
 def _answer(solver: Solver, requests: Sequence[Request], free: frozenset[int]) -> Result:

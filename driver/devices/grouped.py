@@ -42,16 +42,22 @@ def _capacity(machine: Machine, cpus: Iterable[CPU], whole_cores: bool) -> Capac
 
 
 def _of_cores(sizes: Collection[int]) -> Capacity | None:
-    """What whole cores of these sizes can always give, claim by claim, in steps of the largest.
+    """What whole cores of these sizes can always give, claim by claim, in steps of the largest."""
+    counted = in_steps(sizes, max(sizes, default=1))
+    return Capacity(sum(counted), counted[0]) if counted else None
 
-    Cores count if their size divides that of the larger ones that do. Of others, such as cores of SMT4 that have
-    lost a CPU, it cannot be told which amounts they make together.
+
+def in_steps(sizes: Iterable[int], step: int) -> list[int]:
+    """Sizes of whole cores that together can always give so many CPUs, claim by claim, in steps of this size.
+
+    Cores count if their size divides the step, and that of the larger ones that do. Of others, such as cores of
+    SMT4 that have lost a CPU, it cannot be told which amounts they make together.
     """
     counted: list[int] = []
     for size in sorted(sizes, reverse=True):
-        if not counted or counted[-1] % size == 0:
+        if (counted[-1] if counted else step) % size == 0:
             counted.append(size)
-    return Capacity(sum(counted), counted[0]) if counted else None
+    return counted
 
 
 def _core_sizes(cpus: Iterable[CPU]) -> dict[int, int]:
