@@ -26,6 +26,7 @@ from driver.conditions import Conditions
 from driver.config import Config
 from driver.desk import LONGEST, Desk
 from driver.devices.devices import DeviceMap, devices_of
+from driver.devices.offer import Listing, Offer
 from driver.devices.slices import NodeRef, slices
 from driver.foreign.look import look
 from driver.foreign.watch import ForeignWatch
@@ -132,15 +133,17 @@ class Driver:
         self._run(refresher)
         self._desk = Desk(preparer, self.longest_wait)
         self._run(self._desk)
-        self._kubelet = KubeletServer(self._desk, self.conditions, devices, self.host.name, self.folders)
+        offer = Offer(devices.devices, self.host.topology, self.host.name, bool(self.config.full_cores))
+        listed = Listing(offer, lambda: ledger.snapshot)
+        self._kubelet = KubeletServer(self._desk, self.conditions, listed, self.host.name, self.folders)
         self._run(self._kubelet)
-        self._run(Publisher(self.api, self.host.name, self._make_slices(devices), self.conditions))
+        self._run(self._publisher(offer, ledger))
         self._run(Releaser(self.api, ledger, runtime, self.host.name, preparer.release_if))
         self._unready.clear()
         log.info(
             "serving node %s: %d devices, %d claims",
             self.host.name,
-            len(list(devices)),
+            len(list(listed)),
             len(ledger.snapshot.entries),
         )
         return True
@@ -291,9 +294,18 @@ class Driver:
             return show_nothing
         return lambda view: devices.shown(grant.device for grant in view.grants)
 
-    def _make_slices(self, devices: DeviceMap) -> Callable[[NodeRef, int], list[Document]]:
+    def _publisher(self, offer: Offer, ledger: Ledger) -> Publisher:
+        """It publishes what the ledger leaves to be given, and again when anything but claims of the devices
+        themselves has changed that."""
         mapped = self.config.publish_node_allocatable_resource_mapping
-        return lambda node, generation: slices(devices, node, generation, node_allocatable=mapped)
+
+        def make(node: NodeRef, generation: int) -> list[Document]:
+            return slices(offer.now(ledger.snapshot), node, generation, node_allocatable=mapped)
+
+        name, conditions = self.host.name, self.conditions
+        publisher = Publisher(self.api, name, make, conditions, lambda: offer.now(ledger.snapshot))
+        ledger.listen(publisher.changed)
+        return publisher
 
     def _not_ready(self) -> Mapping[Any, str]:
         """What keeps us from serving. While the node's former driver still serves, we are ready to take over: only

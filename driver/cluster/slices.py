@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from driver.cluster.api import Api, InvalidError, at
 from driver.conditions import Conditions
@@ -36,11 +37,23 @@ WAYS_OUT = {
 }
 
 
-class Publisher:
-    """A thread that publishes. At ``stop`` the slices stay: the pods that use them do too."""
+def _nothing() -> None:
+    pass
 
-    def __init__(self, api: Api, node: str, make: Make, conditions: Conditions) -> None:
+
+class Publisher:
+    """A thread that publishes. At ``stop`` the slices stay: the pods that use them do too.
+
+    ``offer``: all that the slices depend on and that may change, to be compared.
+    """
+
+    def __init__(
+        self, api: Api, node: str, make: Make, conditions: Conditions, offer: Callable[[], object] = _nothing
+    ) -> None:
         self._api, self._node, self._make, self._conditions = api, node, make, conditions
+        self._offer, self._offered, self._lock = offer, offer(), threading.Lock()
+        self._again = threading.Event()
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="slices-watch")
         self._kept: tuple[list[str], list[str]] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slices", daemon=True)
@@ -52,9 +65,17 @@ class Publisher:
     def stop(self) -> None:
         """End it, and wait: somebody else publishes soon."""
         self._stopping.set()
+        self._again.set()
         while self._thread.is_alive():
             self._api.end_watches()
             self._thread.join(0.1)
+
+    def changed(self) -> None:
+        """The ledger has changed: if the offer has, too, it is published soon. Returns at once."""
+        with self._lock:
+            former, self._offered = self._offered, self._offer()
+            if former != self._offered:
+                self._again.set()
 
     def publish(self) -> str | None:
         """Make the server have our slices. The version of its list, ``None`` if it has none of them.
@@ -100,7 +121,7 @@ class Publisher:
                 return reason
         for each in there:
             self._api.delete_slice(_name(each))
-        self._kept = content(self._make(node, 0)), content(made)
+        self._kept = content(documents), content(made)
         log.info("%d slices published, generation %d", len(made), generation)
         return None
 
@@ -129,13 +150,23 @@ class Publisher:
 
     def _round(self) -> None:
         """Publish, and wait until there may be something to do again."""
+        self._again.clear()
         version = self.publish()
         if version is None:
-            self._stopping.wait(WITHDRAWN)
+            self._again.wait(WITHDRAWN)
             return
+        watching = self._watcher.submit(self._watch, version)
+        watching.add_done_callback(lambda _: self._again.set())
+        self._again.wait()
+        while wait([watching], 0.1).not_done:
+            self._api.end_watches()
+        if not self._stopping.is_set():
+            watching.result()
+
+    def _watch(self, version: str) -> None:
+        """Return as soon as something happens to our slices."""
         for operation, each in self._api.watch_slices(self._node, version):
-            if not self._stopping.is_set():
-                log.info("slice %s: %s", _name(each), operation.lower())
+            log.info("slice %s: %s", _name(each), operation.lower())
             return
 
 

@@ -6,7 +6,7 @@ manager. So capacity is what live claims on the device have, and what can still 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,8 +30,11 @@ class Offer:
 
         A claim that is prepared changes nothing here, if it has its CPUs of its devices as they are now.
         """
-        own, free = self._own(snapshot), givable(snapshot)
-        return tuple(self._single(free, own) if self._is_single else self._grouped(snapshot, free, own))
+        own, free = self._own(snapshot), _givable(snapshot)
+        if self._is_single:
+            free -= snapshot.node.withheld(snapshot.free)
+            return tuple(each for each in self.devices if each.cpus <= free or each.name in own)
+        return tuple(self._grouped(snapshot, free, own))
 
     def named(self, snapshot: Snapshot) -> list[str]:
         """Names of these devices, and of those of other groupings that live claims still go by."""
@@ -51,9 +54,6 @@ class Offer:
     @property
     def _is_single(self) -> bool:
         return any(device.capacity is None for device in self.devices)
-
-    def _single(self, free: frozenset[int], own: Mapping[str, int]) -> Iterator[Device]:
-        return (device for device in self.devices if device.cpus <= free or device.name in own)
 
     def _grouped(self, snapshot: Snapshot, free: frozenset[int], own: Mapping[str, int]) -> Iterator[Device]:
         parts = [self._part(device, free, own.get(device.name, 0)) for device in self.devices]
@@ -82,6 +82,24 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """A device by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The devices that there are whenever it is gone through: those that are offered, and of live claims."""
+
+    offer: Offer
+    snapshot: Callable[[], Snapshot]
+
+    def __iter__(self) -> Iterator[Listed]:
+        return map(Listed, self.offer.named(self.snapshot()))
+
+
+@dataclass(frozen=True)
 class _Part:
     """A device and its CPUs: that are free, or in whole cores that are; that claims on it have; that have to stay.
 
@@ -104,8 +122,8 @@ def _step(device: Device) -> int:
     return device.capacity.step if device.capacity else 1
 
 
-def givable(snapshot: Snapshot) -> frozenset[int]:
-    """CPUs of which some can be given to a new claim: none while nothing is prepared, or too few are shared."""
+def _givable(snapshot: Snapshot) -> frozenset[int]:
+    """CPUs of which new claims can be given some: none while nothing is prepared, or too few are shared."""
     node = snapshot.node
     if snapshot.foreign.bars or len(node.spare(snapshot.taken)) < node.min_shared:
         return frozenset()

@@ -75,9 +75,9 @@ def _capacity(capacity: Capacity) -> Document:
     """How much there is, and how much a request may consume; one that names no amount gets all, as it always did.
 
     Amounts go from one step up by steps. The API wants default and most to be whole steps above the least, and no
-    step where only one fits.
+    step where only one fits. What live claims have left of a device may be less than a step, and is all theirs.
     """
-    step = capacity.step
+    step = min(capacity.step, capacity.value)
     most = capacity.value // step * step
     amounts = {"min": str(step), "max": str(most)}
     if 2 * step <= capacity.value:

@@ -379,3 +379,72 @@ def test_order_names_and_generation_do_not_count_as_content() -> None:
     assert content(one) != content(one[:1])
     assert content(one) != content([one[0], other[1]])
     assert content(one) != content(make(NodeRef("node-2", "u"), 1))
+
+
+class Shelf:
+    """Slices that may change: of a machine with so many cores, as the ledger's change may make it."""
+
+    def __init__(self) -> None:
+        self.cores = 4
+
+    def make(self, node: NodeRef, generation: int) -> list[dict[str, Any]]:
+        return list(make_of(f"core:{self.cores} cpu:1")(node, generation))
+
+
+def capacity(server: ApiServer) -> int:
+    (device,) = server.slices()[0]["spec"]["devices"]
+    return int(device["capacity"]["dra.cpu/cpu"]["value"])
+
+
+def test_what_is_offered_is_published_again_when_it_changes_and_only_then(
+    server: ApiServer, api: Api, conditions: Conditions
+) -> None:
+    shelf = Shelf()
+    publisher = Publisher(api, "node-1", shelf.make, conditions, lambda: shelf.cores)
+    publisher.start()
+    until(lambda: watches(server))
+    for _ in range(20):
+        publisher.changed()
+    asked = len(server.requests)
+    for cores in (3, 8):
+        shelf.cores = cores
+        publisher.changed()
+        until(lambda cores=cores: server.slices() and capacity(server) == cores - 1)
+    assert generations(server) == {3}
+    until(lambda: watches(server) >= 3)
+    assert [method for method, _ in server.requests[:asked]].count("POST") == 2, "tried and created, once"
+    publisher.stop()
+
+
+def test_what_changes_while_it_is_published_is_published_after_that(
+    server: ApiServer, api: Api, conditions: Conditions
+) -> None:
+    shelf = Shelf()
+    publisher = Publisher(api, "node-1", shelf.make, conditions, lambda: shelf.cores)
+
+    def change_meanwhile(method: str, path: str) -> None:
+        if method == "POST" and "dryRun" not in path and shelf.cores == 4:
+            shelf.cores = 6
+            publisher.changed()
+
+    server.fault = change_meanwhile
+    publisher.start()
+    until(lambda: server.slices() and capacity(server) == 5)
+    publisher.stop()
+
+
+def test_a_watch_that_is_about_to_begin_does_not_hide_a_change(
+    server: ApiServer, api: Api, conditions: Conditions
+) -> None:
+    shelf = Shelf()
+    publisher = Publisher(api, "node-1", shelf.make, conditions, lambda: shelf.cores)
+
+    def change_before_watch(method: str, path: str) -> None:
+        if "watch" in path and shelf.cores < 8:
+            shelf.cores += 1
+            publisher.changed()
+
+    server.fault = change_before_watch
+    publisher.start()
+    until(lambda: server.slices() and capacity(server) == 7)
+    publisher.stop()
