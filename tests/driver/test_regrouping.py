@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from driver.devices.offer import Listing
 from tests.driver.cluster.waiting import until
 from tests.driver.kubelet.kubelet import Refused
 from tests.driver.world import World
@@ -74,13 +73,3 @@ def test_what_the_kubelet_gives_away_is_withdrawn_and_devices_of_live_claims_sta
         manager.start("none")
         world.driver.foreign.wake()
         until(lambda: capacities(world) == before)
-
-
-def test_the_names_of_devices_are_gone_through_anew_each_time(short_path: Path) -> None:
-    """The same object serves all messages of the device health."""
-    world = World(short_path, MACHINE, solverTimeLimit=0)
-    with world.running():
-        assert world.driver is not None
-        listing = world.driver._kubelet._health._devices
-        assert isinstance(listing, Listing)
-        assert [each.name for each in listing] == [each.name for each in listing] == ["cpudevmachine"]
