@@ -23,6 +23,9 @@ FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
 CALM = 10.0
 """Seconds without an error or a change after which the next one is dealt with at once."""
 
+TRIES = 3
+"""Looks at what is published until it is as it should be. What should be may change in between."""
+
 WITHDRAWN = 300.0
 """Seconds until we look whether the server has learned what it did not know."""
 
@@ -84,7 +87,7 @@ class Publisher:
         ``RefusedError("ApiAway")``.
         """
         node = self._owner()
-        for _ in range(2):
+        for _ in range(TRIES):
             there, version = self._api.slices(self._node)
             if self._is_right(node, there):
                 self._conditions.clear("SlicesWithdrawn")
