@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,7 +68,11 @@ ENDING = 4.0
 """Seconds from the signal to the end of the process, whatever hangs: a disk, the API server, the runtime. A kill
 loses nothing, and the node's next driver waits for our lock."""
 
+ASKING = 1.0
+"""Seconds of these in which claims at work may still be read: one that is refused now is tried again late."""
+
 DESCRIPTORS = 65_536
+"""Open files that the driver allows itself where the system does: anybody may connect to its sockets."""
 
 FLUSHING = 0.5
 """Seconds that the last lines of the log then have to be written."""
@@ -151,9 +156,24 @@ class Driver:
     def stop(self) -> None:
         """Go down. Claims keep their CPUs, and containers their masks."""
         self.stopped.set()
-        for part in reversed(self._running):
-            part.stop()
+        with closing(self.api), self._asking_no_longer_than(ASKING):
+            for part in reversed(self._running):
+                part.stop()
         self._lock.release()
+
+    @contextmanager
+    def _asking_no_longer_than(self, seconds: float) -> Iterator[None]:
+        """Whoever still waits for the API server after so many seconds waits no longer."""
+        timer = threading.Timer(seconds, self.api.close)
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError:  # There are no threads.
+            self.api.close()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _run(self, part: Part) -> None:
         self._running.append(part)

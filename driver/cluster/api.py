@@ -1,37 +1,39 @@
-"""The API server, through lightkube, with objects as plain JSON: what we do not know of them must not get lost."""
+"""What the driver asks of the API server: claims, slices, our node, events."""
 
 import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx2
-from lightkube import Client, KubeConfig
-from lightkube.config.client_adapter import verify_cluster
-from lightkube.core.exceptions import ApiError, ConfigError, NotReadyError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+import msgspec
+from lightkube.core.exceptions import ConfigError
 
-from driver.cluster.transport import SLOWEST, TIMEOUT, WATCH, BoundedTransport, WatchEndedError
+from driver.cluster import objects
+from driver.cluster.client import AnswerError, Client, Query
+from driver.cluster.exchanges import LateError
+from driver.cluster.listing import CutError, pages
+from driver.cluster.objects import Object, Page, decode
+from driver.cluster.transport import SLOWEST, WATCH
 from driver.errors import RefusedError
 from driver.names import DRIVER
 from driver.ports import Document
 from models import BadInputError
-from topologies.readers.text import read_file
-from topologies.readers.yaml_text import parse_yaml
-
-PAGE = 20
-"""Claims that are asked for at once. They are a few kB each, seldom a few hundred."""
 
 LONGEST = 300
 """Characters of what the server says that go into our messages."""
 
+MOST_SLICES = 1_000
+"""Slices of our node that are looked at. We publish a handful."""
+
 MISSING, GONE, INVALID = "NotFound", 410, (400, 422)
 
-Claim = create_namespaced_resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
-Slice = create_global_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
-Node = create_global_resource("", "v1", "Node", "nodes")
-Event = create_namespaced_resource("", "v1", "Event", "events")
+CLAIMS = "apis/resource.k8s.io/v1/resourceclaims"
+SLICES = "apis/resource.k8s.io/v1/resourceslices"
+NODES = "api/v1/nodes"
 
 BAD_SETTINGS = (
     httpx2.InvalidURL,
@@ -46,41 +48,46 @@ BAD_SETTINGS = (
 BAD_ANSWERS = (
     httpx2.HTTPError,
     httpx2.InvalidURL,
+    AnswerError,
+    LateError,
+    CutError,
     ConfigError,
-    NotReadyError,
     OSError,
     ValueError,
     LookupError,
-    TypeError,
-    AttributeError,
     RecursionError,
 )
-"""What lightkube raises when an answer is none, or is not what it should be."""
+"""What a request raises when the answer is none, or is not what it should be."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
+T = TypeVar("T")
 
-class InvalidError(RefusedError):
+
+class ServerError(RefusedError):
+    """The server does not do what it was asked for. ``code``: its HTTP status, 0 if it has not answered."""
+
+    def __init__(self, message: str, code: int) -> None:
+        self.code = code
+        super().__init__("ApiAway", message)
+
+
+class InvalidError(ServerError):
     """The server says that what it was given is not valid: asking again will not help."""
 
 
 class Api:
     """What the driver asks of the API server. Methods raise ``RefusedError("ApiAway")`` if it does not do it."""
 
-    def __init__(self, client: Client, transport: BoundedTransport) -> None:
-        self._client, self._transport = client, transport
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     @classmethod
     def connect(cls, kubeconfig: str = "") -> "Api":
         """With a kubeconfig file, else as the service account of our pod. Raises ``BadInputError``."""
         where = kubeconfig or "service account"
         try:
-            found = _read(Path(kubeconfig)) if kubeconfig else KubeConfig.from_service_account()
-            config: Any = found.get()
-            verify = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
-            transport = BoundedTransport(verify)
-            timeout = httpx2.Timeout(TIMEOUT)
-            return cls(Client(config, timeout=timeout, trust_env=False, transport=transport), transport)
+            return cls(Client.connect(Path(kubeconfig) if kubeconfig else None))
         except BAD_SETTINGS as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             reason = (
@@ -88,74 +95,88 @@ class Api:
             )
             raise BadInputError(reason, file=where, place="kubeconfig") from None
 
+    def close(self) -> None:
+        """Wake all who wait for the server, and ask it nothing from now on."""
+        self._client.close()
+
     def get(self, namespace: str, name: str, patience: float = SLOWEST) -> Document | None:
         """A claim; ``None`` if there is none. ``patience``: seconds for the whole exchange."""
+        end = time.monotonic() + patience
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             return None
-        with _asking("reading a claim"), self._transport.within(patience):
-            return _or_none(lambda: self._client.get(Claim, name, namespace=namespace))
+        with _asking("reading a claim"):
+            found = self._find(_in(namespace, CLAIMS, name), patience)
+            return None if found is None else objects.claim(found, end - time.monotonic())
 
-    def claims(self) -> Iterator[Document]:
-        """All claims of the cluster, page by page: there may be very many."""
+    def claims(self, uids: Collection[str], see: Callable[[Document], None]) -> None:
+        """Show those claims of the cluster that have one of these uids, one after the other, as soon as they are
+        found. If this returns, all claims of the cluster were looked through."""
         with _asking("listing claims"):
-            for each in self._client.list(Claim, namespace="*", chunk_size=PAGE):
-                yield _plain(each)
+            for page in self._pages(CLAIMS):
+                for each in page.items:
+                    if each.metadata.uid in uids:
+                        see(objects.claim(each, SLOWEST))
 
     def node_uid(self, name: str) -> str | None:
         """The uid of a node."""
         with _asking("reading our node"):
-            found = _or_none(lambda: self._client.get(Node, name))
-            return None if found is None else str(found["metadata"]["uid"])
+            found = self._find(f"{NODES}/{quote(name, safe='')}")
+            if found is not None and not found.metadata.uid:
+                raise ValueError("the node has no uid")
+            return None if found is None else found.metadata.uid
 
-    def slices(self, node: str) -> tuple[list[Document], str]:
-        """Our slices of a node, and the version of the list."""
+    def slices(self, node: str, keep: Callable[[Document], T]) -> tuple[list[T], str]:
+        """What ``keep`` makes of each of our slices of a node, and the version of the list."""
+        kept: list[T] = []
+        version = ""
         with _asking("listing slices"):
-            listing = self._client.list(Slice, fields=_ours(node))
-            found = [_plain(each) for each in listing]
-            return [each for each in found if _is_ours(each, node)], listing.resourceVersion
+            for page in self._pages(SLICES, _ours(node)):
+                ours = [each for each in page.items if objects.belongs_to(each, DRIVER, node)]
+                if len(kept) + len(ours) > MOST_SLICES:
+                    raise CutError(
+                        f"this node has more than {MOST_SLICES} slices of ours; somebody else makes them"
+                    )
+                kept += [keep(objects.slice_(each, SLOWEST)) for each in ours]
+                version = page.metadata.resource_version
+        return kept, version
 
     def create_slice(self, document: Document, *, dry_run: bool = False) -> Document:
         """Create a slice; as the server keeps it, or would if it were meant."""
+        query = {"dryRun": "All"} if dry_run else {}
         with _asking("creating a slice"):
-            return _plain(self._client.create(Slice(**document), dry_run=dry_run))
+            return objects.slice_(self._client.ask("POST", SLICES, Object, query=query, body=document), SLOWEST)
 
     def delete_slice(self, name: str) -> None:
         """Delete a slice, if it is there."""
         with _asking("deleting a slice"):
-            _or_none(lambda: self._client.delete(Slice, name))
+            _or_none(lambda: self._client.ask("DELETE", f"{SLICES}/{quote(name, safe='')}", msgspec.Raw))
 
-    def watch_slices(self, node: str, version: str) -> Iterator[tuple[str, Document]]:
-        """What happens to our slices after that version of the list, until the server ends it."""
-        since: Any = self._client.watch(Slice, fields=_ours(node), resource_version=version, server_timeout=WATCH)
-        with _asking("watching slices"), closing(since):
+    def watch_slices(self, node: str, version: str) -> Iterator[tuple[str, str]]:
+        """What happens to our slices after that version of the list, each with the slice's name, until the server
+        ends it."""
+        query: Query = {**_ours(node), "resourceVersion": version, "timeoutSeconds": WATCH}
+        with _asking("watching slices"):
             try:
-                for operation, each in since:
-                    yield operation, _plain(each)
-            except WatchEndedError:
-                return
-            except httpx2.HTTPStatusError as error:
-                if _code(error) != GONE:
+                for change in self._client.watch(SLICES, query):
+                    yield change.type, decode(change.object, Object).metadata.name
+            except AnswerError as error:
+                if error.code != GONE:
                     raise
 
     def end_watches(self) -> None:
         """Wake those who watch, in their threads."""
-        self._transport.end_watches()
+        self._client.end_watches()
 
     def create_event(self, namespace: str, document: Document) -> None:
         """Create an event."""
         with _asking("creating an event"):
-            self._client.create(Event(**document), namespace=namespace)
+            self._client.ask("POST", _in(namespace, "api/v1/events"), Object, body=document)
 
+    def _find(self, path: str, patience: float = SLOWEST) -> Object | None:
+        return _or_none(lambda: self._client.ask("GET", path, Object, patience=patience))
 
-def _read(kubeconfig: Path) -> KubeConfig:
-    """A kubeconfig file, read within bounds. Raises one of ``BAD_SETTINGS``."""
-    file = kubeconfig.expanduser()
-    if not file.is_file():
-        raise ConfigError("there is no such file")
-    try:
-        return KubeConfig.from_dict(parse_yaml(read_file(file)), fname=file)
-    except BadInputError as error:
-        raise ConfigError(str(BadInputError(error.reason, place=error.place))) from None
+    def _pages(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[Page]:
+        return pages(lambda which: self._client.ask("GET", path, Page, query={**(query or {}), **which}))
 
 
 def at(document: object, *path: str) -> Any:  # noqa: ANN401 - whatever the server said
@@ -170,45 +191,29 @@ def _asking(what: str) -> Iterator[None]:
     try:
         yield
     except BAD_ANSWERS as error:
-        invalid = isinstance(error, httpx2.HTTPStatusError) and _code(error) in INVALID
-        message = f"{what}: the API server does not do it: {_why(error)[:LONGEST]}"
-        raise (InvalidError if invalid else RefusedError)("ApiAway", message) from None
+        code = error.code if isinstance(error, AnswerError) else 0
+        why = " ".join(str(error).partition("\n")[0].split()) or type(error).__name__
+        message = f"{what}: the API server does not do it: {why[:LONGEST]}"
+        raise (InvalidError if code in INVALID else ServerError)(message, code) from None
 
 
-def _why(error: BaseException) -> str:
-    """In one line. Where an answer that tells nothing led to the error, its status says more."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, httpx2.HTTPStatusError):
-        cause = cause.__context__
-    told = cause or error
-    return " ".join(str(told).partition("\n")[0].split()) or type(told).__name__
-
-
-def _or_none(call: Any) -> Document | None:  # noqa: ANN401 - lightkube's own types are too narrow
-    """What the call returns; ``None`` if the server itself, and not something before it, says there is none."""
+def _or_none(ask: Callable[[], T]) -> T | None:
+    """What is found; ``None`` if the server itself, and not something before it, says that there is none."""
     try:
-        found = call()
-    except ApiError as error:
-        if error.status.reason == MISSING:
+        return ask()
+    except AnswerError as error:
+        if error.reason == MISSING:
             return None
         raise
-    return None if found is None else _plain(found)
 
 
-def _code(error: httpx2.HTTPStatusError) -> int | None:
-    """Of an answer, or of an event that says how a watch has failed."""
-    return error.status.code if isinstance(error, ApiError) else error.response.status_code
+def _in(namespace: str, path: str, name: str = "") -> str:
+    """The path of a resource, or of an object, in a namespace."""
+    group, _, plural = path.rpartition("/")
+    return "/".join(
+        [group, "namespaces", quote(namespace, safe=""), plural, *([quote(name, safe="")] if name else [])]
+    )
 
 
-def _plain(found: Any) -> Document:  # noqa: ANN401 - whatever the server said
-    if not isinstance(at(found, "metadata"), dict):
-        raise TypeError("the answer is no object with metadata")
-    return dict(found)
-
-
-def _ours(node: str) -> dict[str, Any]:
-    return {"spec.nodeName": node, "spec.driver": DRIVER}
-
-
-def _is_ours(each: Document, node: str) -> bool:
-    return (at(each, "spec", "driver"), at(each, "spec", "nodeName")) == (DRIVER, node)
+def _ours(node: str) -> dict[str, str]:
+    return {"fieldSelector": f"spec.nodeName={node},spec.driver={DRIVER}"}

@@ -1,4 +1,4 @@
-"""Sockets that keep one deadline for a whole exchange, however slowly the other side lets its bytes drip."""
+"""Sockets that keep one deadline and one size for a whole exchange, however slowly the other side lets it drip."""
 
 import socket
 import ssl
@@ -6,18 +6,40 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import httpcore2
 
 
-class _Deadline(NamedTuple):
+class TooLongError(httpcore2.ReadError):
+    """More bytes came than an exchange may have."""
+
+
+@dataclass
+class _Bounds:
+    """Of an exchange: when it ends (monotonic seconds), how long that is, and how many bytes may still come."""
+
     end: float
     seconds: float
+    bytes: int
+
+    def left(self, timeout: float | None) -> float:
+        """Seconds that one step may take. Raises ``httpcore2.ReadTimeout`` once there are none left."""
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise httpcore2.ReadTimeout(f"the exchange is not complete after {self.seconds:g} s")
+        return left if timeout is None else min(left, timeout)
+
+    def take(self, size: int) -> None:
+        """So many bytes have come. Raises ``TooLongError``."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise TooLongError("the answer is too long")
 
 
 class Network(httpcore2.NetworkBackend):
-    """Opens connections for httpx2. What a thread does on them inside ``within`` ends with that deadline."""
+    """Opens connections for httpx2. What a thread does on them inside ``within`` keeps to its bounds."""
 
     def __init__(self) -> None:
         self._inner = httpcore2.SyncBackend()
@@ -26,34 +48,33 @@ class Network(httpcore2.NetworkBackend):
         self._closed = False
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """All that this thread does on its connections takes no longer than so many seconds, together. An earlier
-        deadline stays."""
-        former = self._deadline()
-        mine = _Deadline(time.monotonic() + seconds, seconds)
-        self._thread.deadline = mine if former is None or mine.end < former.end else former
+    def within(self, seconds: float, size: int) -> Iterator[None]:
+        """What this thread does on its connections takes no longer than so many seconds and reads no more than so
+        many bytes, all together. An earlier end that was set before stays."""
+        former = self.bounds()
+        mine = _Bounds(time.monotonic() + seconds, seconds, size)
+        if former is not None and former.end < mine.end:
+            mine.end, mine.seconds = former.end, former.seconds
+        self._thread.bounds = mine
         try:
             yield
         finally:
-            self._thread.deadline = former
+            self._thread.bounds = former
+
+    def bounds(self) -> _Bounds | None:
+        """What this thread keeps to."""
+        return getattr(self._thread, "bounds", None)
 
     @contextmanager
     def step(self, timeout: float | None) -> Iterator[float | None]:
         """Seconds that one step inside may take. Raises ``httpcore2.ReadTimeout`` once there are none left."""
+        bounds = self.bounds()
         try:
-            yield self._left(timeout)
+            yield bounds.left(timeout) if bounds else timeout
         except httpcore2.TimeoutException:
-            self._left(timeout)
+            if bounds:
+                bounds.left(timeout)
             raise
-
-    def _left(self, timeout: float | None) -> float | None:
-        deadline = self._deadline()
-        if deadline is None:
-            return timeout
-        left = deadline.end - time.monotonic()
-        if left <= 0:
-            raise httpcore2.ReadTimeout(f"the exchange is not complete after {deadline.seconds:g} s")
-        return left if timeout is None else min(left, timeout)
 
     def close(self) -> None:
         """Cut every connection, and open none from now on: whoever waits for one gets an error at once."""
@@ -87,9 +108,6 @@ class Network(httpcore2.NetworkBackend):
         """It is closed."""
         self._open.discard(stream)
 
-    def _deadline(self) -> _Deadline | None:
-        return getattr(self._thread, "deadline", None)
-
 
 class _Stream(httpcore2.NetworkStream):
     def __init__(self, inner: httpcore2.NetworkStream, network: Network) -> None:
@@ -98,7 +116,10 @@ class _Stream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         with self._network.step(timeout) as left:
-            return self._inner.read(max_bytes, left)
+            data = self._inner.read(max_bytes, left)
+        if bounds := self._network.bounds():
+            bounds.take(len(data))
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         rest = memoryview(buffer)

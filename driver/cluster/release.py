@@ -153,17 +153,16 @@ class Releaser:
         may not be allowed to list them, and the others must not wait for that."""
         nameless = {uid for uid, entry in self._ledger.snapshot.entries.items() if not entry.name}
         try:
-            for document in self._api.claims() if nameless else ():
-                uid = at(document, "metadata", "uid")
-                if isinstance(uid, str) and uid in nameless:
-                    self._name(uid, document)
+            if nameless:
+                self._api.claims(nameless, self._name)
         except RefusedError as error:
             log.warning("claims %s are known by their uids alone: %s", ", ".join(sorted(nameless)), error.message)
             return False
         return True
 
-    def _name(self, uid: str, document: Document) -> None:
+    def _name(self, document: Document) -> None:
         pods = _pods(document)
+        uid = str(at(document, "metadata", "uid"))
         told = {
             "namespace": str(at(document, "metadata", "namespace") or ""),
             "name": str(at(document, "metadata", "name") or ""),

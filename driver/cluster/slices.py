@@ -1,12 +1,14 @@
 """Keeps the node's ResourceSlices as they should be: published, and again when they vanish or are changed."""
 
+import hashlib
 import json
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
 from driver.cluster.api import Api, InvalidError, at
 from driver.conditions import Conditions
@@ -19,12 +21,21 @@ log = logging.getLogger(__name__)
 Make = Callable[[NodeRef, int], Sequence[Document]]
 """From the node and a generation to the slices of its pool."""
 
+Content = list[tuple[int, str]]
+"""What is published, whatever the slices are called: generation, less the newest one, and digest of each."""
+
 FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
 CALM = 10.0
 """Seconds without an error or a change after which the next one is dealt with at once."""
 
 TRIES = 3
 """Looks at what is published until it is as it should be. What should be may change in between."""
+
+TRANSIENT = 10.0
+"""Seconds of refusals in a row before they are logged as warnings."""
+
+ENDING = 1.0
+"""Seconds that ``stop`` waits."""
 
 WITHDRAWN = 300.0
 """Seconds until we look whether the server has learned what it did not know."""
@@ -44,6 +55,15 @@ def _nothing() -> None:
     pass
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What we keep of a slice: its name, its pool's generation, and a digest of all else that it says."""
+
+    name: str
+    generation: int
+    digest: str
+
+
 class Publisher:
     """A thread that publishes. At ``stop`` the slices stay: the pods that use them do too.
 
@@ -57,7 +77,8 @@ class Publisher:
         self._offer, self._offered, self._lock = offer, offer(), threading.Lock()
         self._again = threading.Event()
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="slices-watch")
-        self._kept: tuple[list[str], list[str]] | None = None
+        self._kept: tuple[Content, Content] | None = None
+        self._failing_since: float | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slices", daemon=True)
 
@@ -66,10 +87,11 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it, and wait: somebody else publishes soon."""
+        """End it, and wait a little: somebody else publishes soon."""
         self._stopping.set()
         self._again.set()
-        while self._thread.is_alive():
+        end = time.monotonic() + ENDING
+        while self._thread.is_alive() and time.monotonic() < end:
             self._api.end_watches()
             self._thread.join(0.1)
 
@@ -88,7 +110,7 @@ class Publisher:
         """
         node = self._owner()
         for _ in range(TRIES):
-            there, version = self._api.slices(self._node)
+            there, version = self._api.slices(self._node, seen)
             if self._is_right(node, there):
                 self._conditions.clear("SlicesWithdrawn")
                 return version
@@ -103,36 +125,48 @@ class Publisher:
             raise RefusedError("ApiAway", f"there is no node {self._node!r}; set hostnameOverride to its name")
         return NodeRef(self._node, uid)
 
-    def _is_right(self, node: NodeRef, there: Sequence[Document]) -> bool:
+    def _is_right(self, node: NodeRef, there: Sequence[Seen]) -> bool:
         """Whether the slices say what ours would, or what the server made of ours when we created them."""
-        wanted, found = content(self._make(node, 0)), content(there)
+        wanted, found = self._wanted(node), content(there)
         return found == wanted or (wanted, found) == self._kept
 
-    def _replace(self, node: NodeRef, there: Sequence[Document]) -> str | None:
+    def _wanted(self, node: NodeRef) -> Content:
+        return content([seen(each) for each in self._make(node, 0)])
+
+    def _replace(self, node: NodeRef, there: Sequence[Seen]) -> str | None:
         """Publish a new generation. Why the server cannot have it, ``None`` if it does.
 
         It is asked first what it would keep, so that nobody ever allocates from slices that lack something.
         """
-        generation = max(map(_generation, there), default=0) + 1
+        generation = max((each.generation for each in there), default=0) + 1
         documents = self._make(node, generation)
         for dry_run in (True, False):
             try:
-                made = [self._api.create_slice(each, dry_run=dry_run) for each in documents]
+                made, lost = self._create(documents, dry_run)
             except InvalidError as error:
                 return error.message
-            if reason := _why_lost(documents, made):
-                return reason
+            if lost:
+                return _why_lost(lost)
         for each in there:
-            self._api.delete_slice(_name(each))
-        self._kept = content(documents), content(made)
+            self._api.delete_slice(each.name)
+        self._kept = content([seen(each) for each in documents]), content(made)
         log.info("%d slices published, generation %d", len(made), generation)
         return None
 
+    def _create(self, documents: Sequence[Document], dry_run: bool) -> tuple[list[Seen], set[str]]:
+        """Create slices. What the server makes of them, and the names of the fields that it has dropped."""
+        made, lost = list[Seen](), set[str]()
+        for each in documents:
+            kept = self._api.create_slice(each, dry_run=dry_run)
+            made.append(seen(kept))
+            lost.update(_lost(each["spec"], at(kept, "spec")))
+        return made, lost
+
     def _withdraw(self, reason: str) -> None:
         self._conditions.set("SlicesWithdrawn", reason)
-        there, _ = self._api.slices(self._node)
+        there, _ = self._api.slices(self._node, seen)
         for each in there:
-            self._api.delete_slice(_name(each))
+            self._api.delete_slice(each.name)
         log.error("%d slices withdrawn: %s", len(there), reason)
 
     def _run(self) -> None:
@@ -143,7 +177,7 @@ class Publisher:
                 self._round()
             except RefusedError as error:
                 if not self._stopping.is_set():
-                    log.warning("slices: %s", error.message)
+                    self._tell(error)
             except Exception:
                 log.exception("slices could not be published")
             if time.monotonic() - began > CALM:
@@ -151,10 +185,19 @@ class Publisher:
             self._stopping.wait(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LAST_PAUSE)
 
+    def _tell(self, error: RefusedError) -> None:
+        """Log what lasts. An API server that has just begun refuses what it is going to allow."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        lasts = now - self._failing_since >= TRANSIENT
+        log.log(logging.WARNING if lasts else logging.DEBUG, "slices: %s", error.message)
+
     def _round(self) -> None:
         """Publish, and wait until there may be something to do again."""
         self._again.clear()
         version = self.publish()
+        self._failing_since = None
         if version is None:
             self._again.wait(WITHDRAWN)
             return
@@ -168,38 +211,38 @@ class Publisher:
 
     def _watch(self, version: str) -> None:
         """Return as soon as something happens to our slices."""
-        for operation, each in self._api.watch_slices(self._node, version):
-            log.info("slice %s: %s", _name(each), operation.lower())
+        for operation, name in self._api.watch_slices(self._node, version):
+            log.info("slice %s: %s", name, operation.lower())
             return
 
 
-def content(slices: Sequence[Document]) -> list[str]:
-    """What is published, whatever the slices are called and whichever generation they are of together."""
-    newest = max(map(_generation, slices), default=0)
-    return sorted(_spec(each, _generation(each) - newest) for each in slices)
-
-
-def _spec(each: Document, generation: int) -> str:
-    pool = {**(at(each, "spec", "pool") or {}), "generation": generation}
-    return json.dumps({**(at(each, "spec") or {}), "pool": pool}, sort_keys=True)
-
-
-def _generation(each: Document) -> int:
-    generation = at(each, "spec", "pool", "generation")
-    return generation if isinstance(generation, int) else 0
-
-
-def _name(each: Document) -> str:
-    return str(at(each, "metadata", "name") or "")
-
-
-def _why_lost(sent: Sequence[Document], kept: Sequence[Document]) -> str | None:
-    """Why slices that the server makes of ours are not ours, with the way out; ``None`` if nothing is lost."""
-    names = sorted(
-        {name for one, other in zip(sent, kept, strict=True) for name in _lost(one["spec"], at(other, "spec"))}
+def seen(document: Document) -> Seen:
+    """What we keep of a slice."""
+    generation = at(document, "spec", "pool", "generation")
+    pool = {**_fields(document, "spec", "pool"), "generation": 0}
+    said = json.dumps({**_fields(document, "spec"), "pool": pool}, sort_keys=True)
+    return Seen(
+        name=str(at(document, "metadata", "name") or ""),
+        generation=generation if isinstance(generation, int) else 0,
+        digest=hashlib.sha256(said.encode()).hexdigest(),
     )
-    ways = dict.fromkeys(WAYS_OUT[name] for name in names if name in WAYS_OUT)
-    return f"the API server drops {', '.join(names)} of our ResourceSlices; {'; '.join(ways)}" if names else None
+
+
+def _fields(document: Document, *path: str) -> Document:
+    found = at(document, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def content(slices: Sequence[Seen]) -> Content:
+    """What slices say together."""
+    newest = max((each.generation for each in slices), default=0)
+    return sorted((each.generation - newest, each.digest) for each in slices)
+
+
+def _why_lost(names: Iterable[str]) -> str:
+    """Why slices that the server makes of ours are not ours, with the way out."""
+    ways = dict.fromkeys(WAYS_OUT[name] for name in sorted(names) if name in WAYS_OUT)
+    return f"the API server drops {', '.join(sorted(names))} of our ResourceSlices; {'; '.join(ways)}"
 
 
 def _lost(sent: object, kept: object, name: str = "spec") -> Iterator[str]:

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from driver.cdi import CDI
 from driver.cli import main
+from driver.errors import RefusedError
 from driver.kubelet.serve import TRIES
 from driver.ledger.entry import Entry
 from driver.ledger.files import Files
@@ -219,6 +220,28 @@ def test_a_second_pod_of_a_claim_is_let_in_at_the_next_try_without_another_prepa
     world.runtime.remove(first.id)
     world.runtime.remove_pod("pod-1")
     assert world.runtime.create("pod-2", "main", world.env(ref)).kernel == cpus
+
+
+def test_nobody_waits_for_the_api_server_any_longer_when_the_driver_ends(world: World) -> None:
+    """An answer of which a byte comes now and then would otherwise take 15 seconds, and a watch minutes."""
+    assert world.driver is not None
+    api, ends = world.driver.api, list[str]()
+    world.api.fault = lambda method, path: (200, b" " * 10_000, 0, 0.05)
+
+    class WaitsForIt:
+        def start(self) -> None: ...
+
+        def stop(self) -> None:
+            with pytest.raises(RefusedError) as refused:
+                api.get("default", "cpus", patience=600.0)
+            ends.append(refused.value.message)
+
+    world.driver._run(WaitsForIt())
+    world.go_down()
+    assert "the driver is ending" in ends[0]
+    with pytest.raises(RefusedError, match="the driver is ending"):
+        api.get("default", "cpus")
+    assert not {"slices", "events", "release"} & {thread.name for thread in threading.enumerate()}
 
 
 def test_what_was_answered_without_the_api_server_is_looked_at_when_that_is_back(world: World) -> None:

@@ -104,6 +104,10 @@ class ApiServer:
         if self._server is not None:
             self._server.cut()
 
+    def connections(self) -> int:
+        """Clients that are connected."""
+        return len(self._server.connections) if self._server else 0
+
     def put_claim(self, document: Document) -> Document:
         return self.put(CLAIMS, document)
 

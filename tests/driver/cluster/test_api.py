@@ -1,15 +1,17 @@
 import gzip
 import json
+import queue
 import shutil
 import ssl
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from driver.cluster import api as api_module
-from driver.cluster import transport
+from driver.cluster import client, exchanges, listing, transport
 from driver.cluster.api import Api, InvalidError
 from driver.devices.slices import NodeRef
 from driver.errors import RefusedError
@@ -81,7 +83,7 @@ def test_a_server_that_answers_nonsense_is_away(server: ApiServer, api: Api, fau
 def test_a_list_that_is_none_is_away(server: ApiServer, api: Api, body: bytes) -> None:
     server.fault = lambda method, path: (200, body)
     with pytest.raises(RefusedError, match="listing slices"):
-        api.slices("node-1")
+        api.slices("node-1", dict)
 
 
 def test_an_answer_that_trickles_in_is_given_up(
@@ -114,7 +116,7 @@ def test_a_head_that_trickles_in_is_given_up(server: ApiServer, api: Api, raw: b
 def test_a_server_that_is_silent_is_given_up(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_module, "TIMEOUT", 0.2)
+    monkeypatch.setattr(client, "TIMEOUT", 0.2)
     impatient = Api.connect(str(server.kubeconfig(tmp_path / "kubeconfig")))
     server.delay = 3.0
     with pytest.raises(RefusedError, match="timed out"):
@@ -139,20 +141,162 @@ def test_an_answer_that_tells_nothing_is_named_by_its_status(server: ApiServer, 
         assert refused.value.message.isprintable()
 
 
-def test_all_claims_are_listed_page_by_page(server: ApiServer, api: Api) -> None:
-    names = {f"c{number}" for number in range(2 * api_module.PAGE + 1)}
-    for name in names:
-        server.put_claim({**CLAIM, "metadata": {"name": name, "namespace": f"of-{name}"}})
-    assert {each["metadata"]["name"] for each in api.claims()} == names
+def claims(server: ApiServer, number: int, **fields: object) -> list[str]:
+    """Uids of so many new claims, each in a namespace of its own."""
+    names = [f"c{number}" for number in range(number)]
+    return [
+        server.put_claim({**CLAIM, "metadata": {"name": name, "namespace": f"of-{name}", **fields}})["metadata"][
+            "uid"
+        ]
+        for name in names
+    ]
+
+
+def listed(api: Api, uids: list[str]) -> list[str]:
+    """Uids that a look through all claims shows of these."""
+    seen: list[str] = []
+    api.claims(set(uids), lambda document: seen.append(document["metadata"]["uid"]))
+    return seen
+
+
+def test_all_claims_are_looked_through_page_by_page_and_those_asked_for_are_shown(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "PAGE", 3)
+    uids = claims(server, 7)
+    assert listed(api, [uids[0], uids[6], "another"]) == [uids[0], uids[6]]
     assert len(server.requests) == 3
+    (document,) = [each for each in server.find("resourceclaims")[0] if each["metadata"]["uid"] == uids[6]]
+    shown: list[dict[str, object]] = []
+    api.claims({uids[6]}, shown.append)
+    assert shown[0]["metadata"] == {"name": "c6", "namespace": "of-c6", "uid": uids[6]}
+    assert shown[0]["status"] == document["status"]
 
 
-def test_a_list_that_breaks_off_between_pages_is_no_list(server: ApiServer, api: Api) -> None:
-    for number in range(api_module.PAGE + 1):
-        server.put_claim({**CLAIM, "metadata": {"name": f"c{number}", "namespace": "default"}})
+def test_a_list_that_breaks_off_between_pages_is_no_list(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "PAGE", 3)
+    uids = claims(server, 4)
     server.fault = lambda method, path: (500, b"{}") if "continue" in path else None
     with pytest.raises(RefusedError, match="listing claims"):
-        list(api.claims())
+        listed(api, uids)
+
+
+def page(items: list[object], token: str) -> tuple[int, bytes]:
+    return 200, json.dumps({"metadata": {"resourceVersion": "1", "continue": token}, "items": items}).encode()
+
+
+@pytest.mark.parametrize("kind", ["claims", "slices"])
+@pytest.mark.parametrize(
+    ("token", "requests"),
+    [
+        (lambda _: "again", 2),
+        (lambda number: "abc"[number % 3], 4),
+        (str, 20),
+        (lambda _: "x" * (listing.LARGEST_TOKEN + 1), 1),
+    ],
+    ids=["the-same", "in-circles", "ever-new", "long"],
+)
+def test_a_list_without_end_is_no_list(
+    server: ApiServer,
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    token: Callable[[int], str],
+    requests: int,
+) -> None:
+    monkeypatch.setattr(listing, "MOST_PAGES", 20)
+    server.fault = lambda method, path: page([], token(len(server.requests)))
+    with pytest.raises(RefusedError, match=f"listing {kind}: .* the list (has no end|goes in circles)"):
+        listed(api, ["u"]) if kind == "claims" else api.slices("node-1", dict)
+    assert len(server.requests) == requests
+
+
+def test_a_page_that_is_too_long_is_asked_for_again_with_fewer_objects(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uids = claims(server, 5, annotations={"note": "x" * 50_000})
+    for largest in (120_000, 60_000):
+        monkeypatch.setattr(transport, "LARGEST", largest)
+        assert listed(api, uids) == uids
+    monkeypatch.setattr(transport, "LARGEST", 40_000)
+    with pytest.raises(RefusedError, match="longer than 39 KiB"):
+        listed(api, uids)
+
+
+def test_more_slices_than_anybody_could_want_are_no_list(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "MOST_SLICES", 2)
+    (document,) = make_of()(NodeRef("node-1", "u"), 1)
+    for number in range(2):
+        server.put(SLICES, {**document, "metadata": {"name": f"s{number}"}})
+    assert len(api.slices("node-1", dict)[0]) == 2
+    server.put(SLICES, {**document, "metadata": {"name": "another"}})
+    with pytest.raises(RefusedError, match="more than 2 slices of ours"):
+        api.slices("node-1", dict)
+
+
+def test_a_node_without_a_uid_is_no_answer(server: ApiServer, api: Api) -> None:
+    server.fault = lambda method, path: (200, b'{"metadata": {"name": "node-1"}}')
+    with pytest.raises(RefusedError, match="has no uid"):
+        api.node_uid("node-1")
+
+
+def test_an_object_has_two_mebibytes_at_most_and_is_not_read_further(server: ApiServer, api: Api) -> None:
+    server.put_claim(CLAIM)
+    for size, is_there in ((1 << 20, True), (transport.LARGEST, False), (64 << 20, False)):
+        document = json.dumps({**CLAIM, "managedFields": "x" * size}).encode()
+        server.fault = lambda method, path, document=document: (200, document)  # type: ignore[misc]
+        if is_there:
+            assert api.get("default", "cpus")
+        else:
+            with pytest.raises(RefusedError, match="longer than 2048 KiB"):
+                api.get("default", "cpus")
+
+
+def test_what_is_not_needed_of_an_object_is_not_kept(server: ApiServer, api: Api) -> None:
+    junk = {"managedFields": [{}] * 100_000, "annotations": {"a": "b"}}
+    status = {**CLAIM["status"], "devices": [{"driver": "gpu.example", "data": {"a": "b"}}]}
+    server.put_claim({"metadata": {**CLAIM["metadata"], **junk}, "status": status, "spec": {"devices": {}}})
+    metadata = {key: CLAIM["metadata"][key] for key in ("name", "namespace", "uid")}
+    assert api.get("default", "cpus") == {"metadata": metadata, "status": CLAIM["status"]}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 200_000,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + (b"1;" + b"x" * 8000 + b"\r\na\r\n") * 400,
+    ],
+    ids=["interim-answers", "chunk-extensions"],
+)
+def test_what_comes_beside_the_body_has_a_bound_too(server: ApiServer, api: Api, raw: bytes) -> None:
+    server.fault = lambda method, path: (200, b"", 0, 0.0, (), raw)
+    with pytest.raises(RefusedError, match="too long"):
+        api.get("default", "cpus")
+
+
+def test_who_waits_for_the_server_is_woken_when_the_driver_ends(server: ApiServer, api: Api) -> None:
+    """Also one who reads an answer that drips, and one for whom there is no thread left."""
+    ends: queue.Queue[str] = queue.Queue()
+    server.fault = lambda method, path: (200, b" " * 100_000, 0, 0.01)
+
+    def ask() -> None:
+        try:
+            api.get("default", "cpus", patience=60.0)
+        except RefusedError as error:
+            ends.put(error.reason)
+
+    for _ in range(exchanges.THREADS + 2):
+        threading.Thread(target=ask, daemon=True).start()
+    until(lambda: len(server.requests) == exchanges.THREADS)
+    api.close()
+    assert [ends.get(timeout=30) for _ in range(exchanges.THREADS + 2)] == ["ApiAway"] * (exchanges.THREADS + 2)
+    with pytest.raises(RefusedError, match="the driver is ending"):
+        api.node_uid("node-1")
+    until(lambda: not server.connections())
 
 
 def test_a_slice_that_is_not_valid_is_told_apart_from_a_server_that_is_away(server: ApiServer, api: Api) -> None:
@@ -164,7 +308,7 @@ def test_a_slice_that_is_not_valid_is_told_apart_from_a_server_that_is_away(serv
 
 
 def test_a_watch_tells_of_our_slices_only_and_from_where_the_list_ended(server: ApiServer, api: Api) -> None:
-    _, version = api.slices("node-1")
+    _, version = api.slices("node-1", dict)
     (ours,) = make_of()(NodeRef("node-1", "u"), 1)
     theirs = {**ours, "spec": {**ours["spec"], "nodeName": "node-2"}}
     server.put(SLICES, theirs)
@@ -172,7 +316,7 @@ def test_a_watch_tells_of_our_slices_only_and_from_where_the_list_ended(server: 
     server.delete(SLICES, "", kept["metadata"]["name"])
     watch = api.watch_slices("node-1", version)
     seen = [next(watch) for _ in range(2)]
-    assert [(operation, each["metadata"]["name"]) for operation, each in seen] == [
+    assert [(operation, name) for operation, name in seen] == [
         ("ADDED", kept["metadata"]["name"]),
         ("DELETED", kept["metadata"]["name"]),
     ]
@@ -182,12 +326,12 @@ def test_a_watch_ends_when_the_server_ends_it(
     server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_module, "WATCH", 1)
-    assert list(api.watch_slices("node-1", api.slices("node-1")[1])) == []
+    assert list(api.watch_slices("node-1", api.slices("node-1", dict)[1])) == []
     assert sum("watch" in path for _, path in server.requests) == 1
 
 
 def test_a_watch_from_a_version_that_is_gone_ends(server: ApiServer, api: Api) -> None:
-    _, version = api.slices("node-1")
+    _, version = api.slices("node-1", dict)
     server.compact()
     assert list(api.watch_slices("node-1", version)) == []
 
@@ -238,7 +382,7 @@ def test_watches_that_are_left_do_not_use_up_the_connections(server: ApiServer, 
 def woken(api: Api) -> list[RefusedError]:
     """Watch in a thread and wake it; what its watch ended with."""
     ends: list[RefusedError] = []
-    _, version = api.slices("node-1")
+    _, version = api.slices("node-1", dict)
 
     def watch() -> None:
         try:

@@ -7,7 +7,7 @@ import pytest
 from driver.cluster import api as api_module
 from driver.cluster import slices as slices_module
 from driver.cluster.api import Api
-from driver.cluster.slices import Make, Publisher, content
+from driver.cluster.slices import Content, Make, Publisher, content, seen
 from driver.conditions import Conditions
 from driver.devices.slices import NodeRef
 from driver.errors import RefusedError
@@ -326,6 +326,22 @@ def test_a_node_that_is_not_there_names_the_setting(api: Api, conditions: Condit
         Publisher(api, "node-9", make_of(), conditions).publish()
 
 
+def test_a_refusal_is_a_warning_only_when_it_lasts(
+    server: ApiServer, publish: Publish, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An API server that has just begun does not know yet what its RBAC rules allow."""
+    forbidden = [(403, b'{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not you"}')]
+    refusals = forbidden * 3
+    server.fault = lambda method, path: refusals.pop() if refusals else None
+    publish(make_of())
+    until(lambda: watches(server))
+    assert "not you" not in caplog.text
+    monkeypatch.setattr(slices_module, "TRANSIENT", 0.05)
+    server.fault = lambda method, path: forbidden[0]
+    server.cut()
+    until(lambda: "not you" in caplog.text)
+
+
 class Recorded(threading.Event):
     """Keeps how long it was waited for, and waits little."""
 
@@ -374,11 +390,15 @@ def test_of_two_publishers_that_disagree_the_one_that_stays_has_its_way(
 
 def test_order_names_and_generation_do_not_count_as_content() -> None:
     make = make_of(LARGE, cpuDeviceMode="individual")
+
+    def said(*documents: dict[str, Any]) -> Content:
+        return content([seen(each) for each in documents])
+
     one, other = make(NODE, 1), make(NODE, 5)
-    assert content(one) == content(other[::-1])
-    assert content(one) != content(one[:1])
-    assert content(one) != content([one[0], other[1]])
-    assert content(one) != content(make(NodeRef("node-2", "u"), 1))
+    assert said(*one) == said(*other[::-1])
+    assert said(*one) != said(*one[:1])
+    assert said(*one) != said(one[0], other[1])
+    assert said(*one) != said(*make(NodeRef("node-2", "u"), 1))
 
 
 class Shelf:
