@@ -7,19 +7,24 @@ import ctypes
 import logging
 import os
 import resource
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
-from multiprocessing.connection import Connection
+import time
 
 from pydantic import BaseModel, ConfigDict
 
 log = logging.getLogger(__name__)
 
-STUCK = 1.0
-"""Seconds that a read or a write may take once it has begun: the other end may be stopped in the midst of it."""
+STUCK = 5.0
+"""Seconds that a whole message may take once it has begun: the other end may be stopped in the midst of it, or
+send it in drops."""
+
+SIZE, CHUNK = struct.Struct("!i"), 1 << 20
+"""How a message begins: with its size, as ``multiprocessing.connection`` does, which is the child's end."""
 
 ENVIRONMENT = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
 """Keeps numerical libraries from a thread for each CPU of the node, and from an arena for each thread."""
@@ -50,32 +55,34 @@ class Child:
     def __init__(self, program: str) -> None:
         """Raises ``OSError`` if it cannot be started."""
         self._socket, theirs = socket.socketpair()
-        self._connection = Connection(os.dup(self._socket.fileno()))
         with theirs:
             self._process = _spawn(program, theirs.fileno())
         self.pid = self._process.pid
-        self.limit(STUCK)
 
-    def limit(self, seconds: float) -> None:
-        """How long a single read or write may take from now on."""
-        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))
-
-    def send(self, message: bytes) -> None:
-        """Send it. Raises ``OSError``, ``BlockingIOError`` if the child does not read."""
-        self._connection.send_bytes(message)
+    def send(self, message: bytes, seconds: float = STUCK) -> None:
+        """Send it. Raises ``OSError``, ``BlockingIOError`` if the child has not taken it in so many seconds."""
+        end, rest = time.monotonic() + seconds, memoryview(SIZE.pack(len(message)) + message)
+        while rest:
+            self._await(select.POLLOUT, end)
+            rest = rest[self._socket.send(rest, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) :]
 
     def poll(self, timeout: float) -> bool:
         """Wait until there is something to receive, or the child has ended: at most so many seconds."""
-        return self._connection.poll(timeout)
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(1000 * max(0.0, timeout)))
 
-    def receive(self, most: int) -> bytes:
+    def receive(self, most: int, seconds: float = STUCK) -> bytes:
         """A message of at most so many bytes.
 
-        Raises ``EOFError`` or ``OSError`` if the child has ended or sends more, ``BlockingIOError`` if it has
-        stopped half way.
+        Raises ``EOFError`` or ``OSError`` if the child has ended or sends more, ``BlockingIOError`` if it has not
+        sent all of it in so many seconds.
         """
-        return self._connection.recv_bytes(most)
+        end = time.monotonic() + seconds
+        (size,) = SIZE.unpack(self._read(SIZE.size, end))
+        if not 0 <= size <= most:
+            raise OSError(f"a message of {size} bytes, and {most} are the most")
+        return self._read(size, end)
 
     def hang_up(self) -> None:
         """Send nothing more. A child that reads sees the end, and ends."""
@@ -91,8 +98,24 @@ class Child:
 
     def close(self) -> None:
         """Give the socket back."""
-        self._connection.close()
         self._socket.close()
+
+    def _read(self, size: int, end: float) -> bytes:
+        read = bytearray()
+        while len(read) < size:
+            self._await(select.POLLIN, end)
+            part = self._socket.recv(min(size - len(read), CHUNK), socket.MSG_DONTWAIT)
+            if not part:
+                raise EOFError
+            read += part
+        return bytes(read)
+
+    def _await(self, event: int, end: float) -> None:
+        """Wait until the socket can be read or written."""
+        poll = select.poll()
+        poll.register(self._socket, event)
+        if not poll.poll(1000 * max(0.0, end - time.monotonic())):
+            raise BlockingIOError("a message is not complete in time")
 
 
 def _spawn(program: str, descriptor: int) -> subprocess.Popen[bytes]:

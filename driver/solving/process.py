@@ -1,15 +1,14 @@
 """The driver's hold on its solver's process: start it, ask it, end it."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from driver.processes import STUCK, Child
+from driver.processes import Child
 from driver.solving.messages import MAX_BYTES, READY, Question, Reply
 from models import Topology
 
 START_LIMIT = 60.0
 """Seconds from spawn to ready. 0.7 are usual; a cold import under a tight CPU quota takes several."""
+
+TRANSFER = 1.0
+"""Seconds for a question to be taken, or for an answer to come once it has begun."""
 
 PROGRAM = "driver.solving.worker"
 
@@ -24,13 +23,10 @@ class WorkerProcess(Child):
     def is_ready(self) -> bool:
         """Hand over the machine and wait until the process has warmed up. Whether it has."""
         try:
-            self.limit(START_LIMIT)
-            self.send(self._machine)
-            ready = self.poll(START_LIMIT) and self.receive(MAX_BYTES) == READY
-            self.limit(STUCK)
+            self.send(self._machine, START_LIMIT)
+            return self.poll(START_LIMIT) and self.receive(MAX_BYTES) == READY
         except (OSError, EOFError):
             return False
-        return ready
 
     def ask(self, question: Question, timeout: float) -> Reply | None:
         """The answer, or ``None`` if there is none in so many seconds.
@@ -38,18 +34,7 @@ class WorkerProcess(Child):
         Raises ``OSError`` or ``EOFError`` if the process ends (``BlockingIOError`` if it stops half way),
         ``ValidationError`` if it talks nonsense.
         """
-        with self._ended_after(timeout + STUCK):
-            self.send(question.model_dump_json().encode())
-            if not self.poll(timeout):
-                return None
-            return Reply.model_validate_json(self.receive(MAX_BYTES))
-
-    @contextmanager
-    def _ended_after(self, seconds: float) -> Iterator[None]:
-        """Kill the process if what is done meanwhile takes longer: a message can come in drops, each in time."""
-        timer = threading.Timer(seconds, self.kill)
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        self.send(question.model_dump_json().encode(), TRANSFER)
+        if not self.poll(timeout):
+            return None
+        return Reply.model_validate_json(self.receive(MAX_BYTES, TRANSFER))

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from driver.solving import process
+from driver.solving import check as checking
+from driver.solving import client, process
+from driver.solving.check import check
 from driver.solving.client import WorkerSolver
 from models import BadInputError, Request
 from solver.engine import solve
@@ -152,7 +154,33 @@ def test_an_answer_that_comes_in_drops_is_not_waited_for(faulty):
     faulty("drip")
     with ready(time_limit=0.5) as (solver, recorder):
         assert solver.solve([Request(cpus=6)], FREE).engine == "greedy"
-    assert recorder.fallbacks == {"crash": 1}
+    assert recorder.fallbacks == {"timeout": 1}
+
+
+def test_greedy_explains_a_clash_only_briefly_where_others_wait_for_the_interpreter(monkeypatch):
+    """An explanation of 32 requests takes a second if it may."""
+    limits = []
+
+    def record(*args, time_limit, **how):
+        limits.append(time_limit)
+        return solve(*args, time_limit=time_limit, **how)
+
+    monkeypatch.setattr(client, "solve", record)
+    monkeypatch.setattr(checking, "solve", record)
+    requests = [Request(name=f"r{number}", cpus=6) for number in range(11)]
+    solver = WorkerSolver(MACHINE, 0.0, Recorder())
+    result = solver.solve(requests, FREE)
+    check(solver._prepared, requests, FREE, result)
+    assert result.status == "infeasible"
+    assert limits == [client.EXPLAINING, 0.0]
+
+
+def test_a_question_needs_no_thread(shared, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert shared.solve([Request(cpus=6)], FREE).engine == "dp"
 
 
 def test_a_process_that_never_gets_ready_leaves_greedy_at_work(faulty):
