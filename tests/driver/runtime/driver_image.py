@@ -119,7 +119,7 @@ class Buildah:
 
     def build(self, base: str, name: str) -> None:
         """The driver's image on a base."""
-        flags = ["--isolation", "chroot", "--network", "host", "--layers=false"]
+        flags = ["--isolation", "chroot", "--network", "host", "--layers=false", "--timestamp", "0"]
         mounts = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.is_dir() else []
         argument = f"BASE=localhost/{base}"
         self("build", *flags, *mounts, "--build-arg", argument, "-f", str(CONTAINERFILE), "-t", name, str(ROOT))
