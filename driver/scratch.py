@@ -38,7 +38,7 @@ def _sweep(prefix: str) -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError):
             if folder.lstat().st_uid == os.geteuid() and (descriptor := _hold(folder)) is not None:
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)
                 os.close(descriptor)
 
 

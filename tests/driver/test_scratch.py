@@ -1,5 +1,6 @@
 """Temporary folders: gone when they are done with, and at the next start if their maker was killed."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -81,22 +82,29 @@ def test_folders_of_other_users_stay(temporary: Path) -> None:
     assert foreign.is_dir()
 
 
-@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("when", ["before it is opened", "before it is locked", "not yet"])
 def test_a_folder_that_was_taken_for_a_leftover_before_it_was_locked_is_made_again(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch, removed: bool
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
+    """What happens if a process looks for leftovers just after the folder was made."""
     tries: list[Path] = []
-    hold = module._hold
+    hold, lock = module._hold, fcntl.flock
 
-    def late(folder: Path) -> int | None:
-        """What a process sees that looks for leftovers between the folder and the lock."""
+    def late_hold(folder: Path) -> int | None:
         tries.append(folder)
-        if len(tries) > 1:
-            return hold(folder)
-        folder.rmdir()
-        return hold(folder) if removed else None
+        if len(tries) == 1 and when == "before it is opened":
+            folder.rmdir()
+        return hold(folder)
 
-    monkeypatch.setattr(module, "_hold", late)
+    def late_lock(descriptor: int, operation: int) -> None:
+        if len(tries) == 1 and when == "before it is locked":
+            tries[0].rmdir()
+        if len(tries) == 1 and when == "not yet":
+            raise BlockingIOError
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(module, "_hold", late_hold)
+    monkeypatch.setattr(fcntl, "flock", late_lock)
     with scratch(PREFIX) as folder:
         assert len(tries) == 2
         assert folder.is_dir()
