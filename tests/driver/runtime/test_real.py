@@ -15,7 +15,7 @@ from driver.names import CDI_KIND, cdi_file, cdi_name, variable
 from driver.ports import ClaimRef
 from models import format_cpuset
 from tests.driver.kubelet.kubelet import Refused
-from tests.driver.runtime.masks import mask, read_status
+from tests.driver.runtime.masks import folder, is_v1, mask, read_status
 from tests.driver.runtime.node import ONLINE, Node, RefusedError, until
 
 
@@ -225,3 +225,20 @@ def test_a_container_keeps_what_the_kubelets_static_manager_has_given_it_when_th
     node.remove(own)
     manager.start("none")
     until("all is ours", lambda: mask(neighbour.cgroup) == ONLINE)
+
+
+@pytest.mark.skipif(not is_v1(), reason="with cgroup v2 a smaller mask reaches all cgroups below")
+def test_a_container_whose_own_cpusets_keep_its_mask_wide_keeps_claims_waiting(node: Node) -> None:
+    neighbour = node.run(name="systemd")
+    inner = folder(neighbour.cgroup) / "inner"
+    inner.mkdir()
+    for name in ("cpuset.mems", "cpuset.cpus"):
+        (inner / name).write_text((inner.parent / name).read_text())
+    ref = node.claim()
+    cpus, pod = node.prepare(ref), node.cri.run_pod(ref.uid)
+    with pytest.raises(RefusedError, match=r"'systemd' of pod .* may still run on its CPUs"):
+        node.run(ref, pod=pod)
+    inner.rmdir()
+    until("the neighbour leaves", lambda: mask(neighbour.cgroup) == ONLINE - cpus)
+    assert node.first_mask(node.run(ref, pod=pod, attempt=1)) == cpus
+    node.check("its cpusets are gone")
