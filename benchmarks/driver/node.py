@@ -12,12 +12,14 @@ from typing import Any, Protocol
 
 import yaml
 
-from benchmarks.driver.processes import children, peak_mb, resident_mb
+from benchmarks.driver.processes import child, children, peak_mb, resident_mb
 from benchmarks.driver.stages import Stages, read_stages
 from driver.ledger.files import read_entry
 from driver.names import variable
+from driver.nri import link
 from driver.options import KEYS
 from driver.ports import ClaimRef
+from driver.solving import process as worker
 from models import Request, Topology, format_cpuset
 from tests.driver.claims.documents import claim, options, result
 from tests.driver.cluster.api_server import ApiServer
@@ -116,9 +118,9 @@ class Node:
         for kept in (self.prepared, self.unprepared, self.engines):
             kept.clear()
 
-    def memory(self) -> tuple[int, int]:
-        """MB resident of the driver and of its solver, 0 without one."""
-        return resident_mb(self._driver.pid), max(map(resident_mb, self._solvers()), default=0)
+    def memory(self) -> tuple[int, int, int]:
+        """MB resident of the driver, of its solver, 0 without one, and of the process that answers the runtime."""
+        return resident_mb(self._driver.pid), self._child_mb(worker.PROGRAM), self._child_mb(link.PROGRAM)
 
     def peak_mb(self) -> int:
         """MB that the driver and its processes had resident at most, each at its own time, added up."""
@@ -128,15 +130,16 @@ class Node:
         """What the driver has spent its Prepares on so far."""
         return read_stages(self.log)
 
-    def _solvers(self) -> list[int]:
-        return children(self._driver.pid)
+    def _child_mb(self, program: str) -> int:
+        number = child(self._driver.pid, program)
+        return 0 if number is None else resident_mb(number)
 
     def _wait(self) -> None:
         self.kubelet.register(PATIENCE)
         for number in range(self.neighbours):
             self.runtime.create(f"neighbour-{number}", "main")
         end = time.monotonic() + PATIENCE
-        while self.time_limit and not any(resident_mb(each) > SOLVER_READY_MB for each in self._solvers()):
+        while self.time_limit and self._child_mb(worker.PROGRAM) < SOLVER_READY_MB:
             assert time.monotonic() < end, self.log.read_text()[-2000:]
             time.sleep(0.1)
 

@@ -43,5 +43,6 @@ def measure(name: str, engine: str, claims: int, seed: int) -> Iterator[CallRow]
             stages=spent if call == "prepare" else None,
             driver_mb=(early[0], late[0]),
             solver_mb=(early[1], late[1]) if engine == "cpsat" else None,
+            answering_mb=(early[2], late[2]),
             fallbacks=instead if call == "prepare" else 0,
         )

@@ -19,6 +19,15 @@ def _status_mb(process: int, key: str) -> int:
     return round(int(next(line for line in lines if line.startswith(f"{key}:")).split()[1]) / 1024)
 
 
+def child(process: int, program: str) -> int | None:
+    """The process that its threads have started to run this program (``python -m``), if it lives."""
+    for number in children(process):
+        with suppress(OSError):  # It has ended.
+            if program.encode() in Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0"):
+                return number
+    return None
+
+
 def children(process: int) -> list[int]:
     """Processes that its threads have started and that live."""
     found: set[int] = set()

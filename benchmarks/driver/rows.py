@@ -11,9 +11,9 @@ from benchmarks.timing import quantile
 @dataclass(frozen=True)
 class CallRow:
     """One kind of call on one machine: milliseconds, ``ratio`` of the median to an empty CP-SAT solve, and MB
-    resident early on and in the end. ``fallbacks``: how many were answered by greedy in place of CP-SAT.
-    ``bare``: ratio of the median to a gRPC call whose handler flushes one file. ``stages``: mean milliseconds of
-    a Prepare's stages.
+    resident early on and in the end; ``answering``: of the process that answers the runtime. ``fallbacks``: how
+    many were answered by greedy in place of CP-SAT. ``bare``: ratio of the median to a gRPC call whose handler
+    flushes one file. ``stages``: mean milliseconds of a Prepare's stages.
     """
 
     machine: str
@@ -26,6 +26,7 @@ class CallRow:
     ratio: float
     driver_mb: tuple[int, int] | None = None
     solver_mb: tuple[int, int] | None = None
+    answering_mb: tuple[int, int] | None = None
     fallbacks: int | None = None
     bare: float | None = None
     stages: Mapping[str, float] | None = None
@@ -33,7 +34,8 @@ class CallRow:
     def cells(self) -> list[str]:
         """As text, in the order of ``HEADINGS``."""
         times = (f"{each:.1f}" for each in (self.median_ms, self.p99_ms, self.worst_ms, self.ratio))
-        grown = ("" if mb is None else f"{mb[0]} to {mb[1]}" for mb in (self.driver_mb, self.solver_mb))
+        memory = (self.driver_mb, self.solver_mb, self.answering_mb)
+        grown = ("" if mb is None else f"{mb[0]} to {mb[1]}" for mb in memory)
         instead = "" if self.fallbacks is None else str(self.fallbacks)
         bare = "" if self.bare is None else f"{self.bare:.1f}"
         stages = ", ".join(f"{name} {spent:.1f}" for name, spent in (self.stages or {}).items())
@@ -52,6 +54,7 @@ HEADINGS = (
     "x bare call",
     "driver MB",
     "solver MB",
+    "NRI MB",
     "greedy instead",
     "stages, mean ms",
 )

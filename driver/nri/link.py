@@ -79,13 +79,13 @@ class Link:
         finally:
             self._asked.pop(number, None)
 
-    def listen(self) -> NoReturn:
-        """Hear what it says, and whether it lives, until it is of no use any more.
+    def listen(self, meanwhile: Callable[[], None]) -> NoReturn:
+        """Hear what it says, and whether it lives, until it is of no use any more. ``meanwhile`` is called all the
+        time.
 
         Raises ``GoneError``; ``OSError`` or ``EOFError`` if it ends, ``ValidationError`` if it talks nonsense.
         """
-        if not self._child.poll(START_LIMIT):
-            raise GoneError(f"it was not ready within {START_LIMIT:.0f} s")
+        self._await_ready(meanwhile)
         self._open = True
         self._alive_asked = self._alive_answered = time.monotonic()
         while True:
@@ -94,6 +94,14 @@ class Link:
             elif self._alive_answered < self._alive_asked < time.monotonic() - HUNG:
                 raise GoneError(f"it gave no sign of life for {HUNG:.0f} s")
             self._ask_if_alive()
+            meanwhile()
+
+    def _await_ready(self, meanwhile: Callable[[], None]) -> None:
+        end = time.monotonic() + START_LIMIT
+        while not self._child.poll(GLANCE):
+            meanwhile()
+            if time.monotonic() > end:
+                raise GoneError(f"it was not ready within {START_LIMIT:.0f} s")
 
     def hang_up(self) -> None:
         """Have it leave the runtime and end."""
@@ -110,7 +118,8 @@ class Link:
             self._open = False
             self._child.close()
         for reply in list(self._asked.values()):
-            reply.set_result(None)
+            if not reply.done():
+                reply.set_result(None)
         return code
 
     def _send(self, order: Order) -> bool:

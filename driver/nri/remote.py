@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from driver.conditions import Condition, Conditions
+from driver.conditions import Conditions
 from driver.ledger.entry import Owner, Snapshot
 from driver.nri.link import ALIVE, START_LIMIT, GoneError, Link
-from driver.nri.messages import About, News, Settings, State
+from driver.nri.messages import About, News, Settings
+from driver.nri.standing import Standing
 from driver.nri.static_manager import nobody_asks
 from driver.ports import MaskObserver
 
@@ -26,8 +27,6 @@ SILENCE = 2 * START_LIMIT
 LEAVING = 2.0
 """Seconds in which the process leaves the runtime at the driver's end."""
 
-ENDED = "the process that answers the container runtime has ended; another one is started"
-
 
 class RemoteRuntime:
     """Implements ``driver.ports.Runtime`` by ``driver.nri.runtime.NRIRuntime`` in a process of its own.
@@ -37,12 +36,10 @@ class RemoteRuntime:
     """
 
     def __init__(self, settings: Settings, conditions: Conditions, observer: MaskObserver) -> None:
-        self._settings, self._conditions, self._observer = settings, conditions, observer
+        self._settings, self._observer, self._standing = settings, observer, Standing(conditions)
         self._link: Link | None = None
         self._snapshot: Callable[[], Snapshot] | None = None
-        self._stopping, self._here, self._lost = threading.Event(), threading.Event(), False
-        self._progress = threading.Condition()
-        self._reported: dict[Condition, str] = {}
+        self._stopping, self._progress = threading.Event(), threading.Condition()
         self._heard = time.monotonic()
         self._keeper = threading.Thread(target=self._keep, name="nri", daemon=True)
 
@@ -83,7 +80,7 @@ class RemoteRuntime:
 
     def wait(self, timeout: float) -> bool:
         """Wait for the runtime's list, at most so many seconds. Whether it has come."""
-        return self._here.wait(timeout)
+        return self._standing.here.wait(timeout)
 
     def alive(self) -> bool:
         """Whether the process has shown signs of life lately, or another one can still be expected."""
@@ -103,7 +100,7 @@ class RemoteRuntime:
         version = self._snapshot().version
         self.changed()
         with self._progress:
-            return self._progress.wait_for(lambda: self._version() >= version and not self._lost, timeout)
+            return self._progress.wait_for(lambda: self._is_known(version), timeout)
 
     def settle(self, timeout: float) -> bool:
         """See ``driver.ports.Runtime``. Nothing is settled while nobody can say so."""
@@ -122,9 +119,9 @@ class RemoteRuntime:
         link = self._link
         return None if link is None else link.ask(about, uid, timeout)
 
-    def _version(self) -> int:
+    def _is_known(self, version: int) -> bool:
         link = self._link
-        return -1 if link is None else link.acknowledged
+        return link is not None and link.acknowledged >= version and not self._standing.taking_over
 
     # What the keeper does
 
@@ -134,26 +131,27 @@ class RemoteRuntime:
         while not self._stopping.wait(pause):
             began = time.monotonic()
             why = self._run()
+            self._judge()
             lived = time.monotonic() - began
             pause = 0.0 if lived > HEALTHY else min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE)
             if not self._stopping.is_set():
-                log.warning("%s: %s", ENDED, why)
-                self._lost = True
-                self._report(State(here=False))
+                log.warning("the process that answers the container runtime has ended, a new one starts: %s", why)
 
     def _run(self) -> str:
         """One process, from its start to its end. Why it has ended."""
         try:
             link = self._link = Link(self._settings, self._hear)
         except OSError as error:
+            self._standing.ended()
             return f"it cannot be started: {error}"
         why = "the driver stops" if self._stopping.is_set() else self._listen(link)
         self._link = None
+        self._standing.ended()
         return f"{why} (exit code {link.close()})"
 
     def _listen(self, link: Link) -> str:
         try:
-            link.listen()
+            link.listen(self._judge)
         except GoneError as error:
             return str(error)
         except ValidationError as error:
@@ -171,7 +169,7 @@ class RemoteRuntime:
         if news.answer and news.answer.number == ALIVE:
             self._heard = time.monotonic()
         if news.state:
-            self._report(news.state)
+            self._standing.take(news.state)
         if news.repaired:
             self._observer.repaired(news.repaired)
         if news.owned:
@@ -185,17 +183,6 @@ class RemoteRuntime:
             with self._progress:
                 self._progress.notify_all()
 
-    def _report(self, state: State) -> None:
-        """Set and clear conditions as the process has them. Until a new one has come to where the last one was,
-        those of the last one hold as well."""
-        self._lost = self._lost and not (state.here or "NRIAway" in state.conditions)
-        kept: dict[Condition, str] = (
-            {**self._reported, "NRIAway": ENDED} if self._lost and self._snapshot is not None else {}
-        )
-        now = kept | state.conditions
-        for condition in self._reported.keys() - now.keys():
-            self._conditions.clear(condition)
-        for condition, message in now.items():
-            self._conditions.set(condition, message)
-        self._reported = now
-        (self._here.set if state.here else self._here.clear)()
+    def _judge(self) -> None:
+        if self._snapshot is not None:
+            self._standing.judge()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from driver import prepare
+from driver.conditions import Condition
 from driver.nri import link, remote
 from driver.nri.remote import RemoteRuntime
 from driver.nri.session import INDEX
@@ -42,6 +43,11 @@ def process_of(world: World) -> RemoteRuntime:
     assert world.driver is not None
     assert world.driver._remote is not None
     return world.driver._remote
+
+
+def conditions_of(world: World) -> dict[Condition, str]:
+    assert world.driver is not None
+    return world.driver.conditions.current()
 
 
 def test_a_claim_that_the_process_does_not_know_is_refused_and_the_next_try_is_answered(
@@ -106,7 +112,7 @@ def test_claims_that_are_prepared_while_processes_end_are_answered_or_kept(world
     going.set()
     killer.join()
     assert {each.error.partition(":")[0] for each in replies} <= {"", "Degraded", "RuntimeAway"}
-    until(lambda: process_of(world).wait(0.1) and not process_of(world)._conditions.current())
+    until(lambda: process_of(world).wait(0.1) and not conditions_of(world))
     for ref in claims:
         cpus = world.prepare(ref)
         assert world.run(ref).kernel == cpus

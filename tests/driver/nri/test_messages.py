@@ -8,7 +8,7 @@ import pytest
 from driver.ledger.entry import Entry, Grant, Owner, Shown, Snapshot
 from driver.ledger.foreign import Foreign
 from driver.node import NodeCPUs
-from driver.nri.messages import MAX_BYTES, Change, Order, change, changed
+from driver.nri.messages import MAX_BYTES, UNSENT, Change, Order, change, changed
 
 NODE = NodeCPUs(
     online=frozenset(range(16)),
@@ -53,6 +53,12 @@ def test_every_part_of_a_snapshot_arrives():
             assert getattr(sent, each.name) != getattr(default, each.name), f"the test forgets {each.name}"
     assert all(getattr(NODE, each.name) for each in fields(NodeCPUs)), "the test forgets a part of the node"
     assert crossed(None, sent) == sent
+
+
+def test_every_part_of_an_entry_arrives_or_is_known_not_to_be_needed():
+    default = Entry(uid="", cpuset=frozenset())
+    for name in Entry.model_fields.keys() - UNSENT.keys() - {"api_version", "kind"}:
+        assert getattr(FULL, name) != getattr(default, name), f"the test forgets {name}"
 
 
 def test_only_a_prepare_needs_results_and_placements_and_they_are_not_sent():

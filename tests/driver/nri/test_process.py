@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from driver.ledger.entry import Owner
-from driver.nri import link, remote
+from driver.nri import link, remote, standing
 from driver.nri.process import ADDRESS_SPACE
 from tests.driver.nri.conftest import WAIT, ApartScene, eventually
 from tests.driver.nri.fake_runtime import NotCreated
@@ -261,7 +262,8 @@ def test_a_container_that_is_being_made_while_the_process_ends_is_put_right(apar
     assert scene.fake.create("pod-a", "main", env(UID, "4-5")).kernel == {4, 5}
 
 
-def test_that_it_has_ended_is_a_condition_until_the_next_one_has_the_runtimes_list(apart, faulty):
+def test_that_it_has_ended_is_a_condition_until_the_next_one_has_the_runtimes_list(apart, faulty, monkeypatch):
+    monkeypatch.setattr(standing, "AWAY_AFTER", 0.1)
     scene = apart().connect()
     shared = scene.fake.create("pod-x", "shared")
     for _ in range(2):
@@ -270,7 +272,7 @@ def test_that_it_has_ended_is_a_condition_until_the_next_one_has_the_runtimes_li
     faulty("quit")
     os.kill(scene.driver.pid, signal.SIGKILL)
     eventually(lambda: scene.conditions.current().keys() == {"StaticCPUManager", "NRIAway"})
-    assert scene.conditions.current()["NRIAway"] == remote.ENDED
+    assert scene.conditions.current()["NRIAway"] == standing.ENDED
     assert not scene.driver.settle(0.2)
     faulty("")
     eventually(lambda: scene.conditions.current() == {})
@@ -292,6 +294,15 @@ def test_while_nobody_can_say_a_claim_may_be_carried(apart, faulty, stopped, mon
     eventually(lambda: is_replaced(scene, pid))
     assert scene.driver.carries(UID)
     assert scene.driver.names(UID)
+
+
+def test_an_answer_that_nobody_has_fetched_yet_does_not_hinder_the_next_process(apart):
+    scene = apart().connect()
+    former, fetched = scene.driver.pid, Future()
+    fetched.set_result(True)
+    scene.driver._link._asked[10**6] = fetched
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: is_replaced(scene, former))
 
 
 def test_who_waits_for_an_answer_is_not_left_waiting_when_the_process_ends(apart, stopped):

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ from typing import Any
 import grpc
 import yaml
 
+from benchmarks.driver.processes import child
 from driver.ledger.entry import Entry
 from driver.ledger.files import read_entry
 from driver.names import cdi_id
+from driver.nri import link
 from driver.ports import ClaimRef
+from driver.solving import process
 from models import format_cpuset, parse_cpuset
 from tests.driver.claims.documents import claim as claim_document
 from tests.driver.claims.documents import options, result
@@ -124,11 +127,12 @@ class Node:
     def worker(self) -> int | None:
         """The process of the driver's solver, once there is one."""
         assert self._driver is not None
-        found: set[str] = set()
-        for children in Path(f"/proc/{self._driver.pid}/task").glob("*/children"):
-            with suppress(OSError):  # The thread has ended.
-                found |= set(children.read_text().split())
-        return max(map(int, found), default=None)
+        return child(self._driver.pid, process.PROGRAM)
+
+    def answering(self) -> int | None:
+        """The driver's process that answers the runtime, if there is one."""
+        assert self._driver is not None
+        return child(self._driver.pid, link.PROGRAM)
 
     def log(self) -> str:
         """What the driver has said."""

@@ -198,6 +198,30 @@ def test_a_solver_that_hangs_or_dies_holds_up_nobody(node: Node) -> None:
     node.check("the solver's process was killed")
 
 
+def test_a_process_that_answers_the_runtime_and_hangs_or_dies_is_replaced(node: Node) -> None:
+    """What starts while nobody answers has all CPUs; it is put right when the next process is connected."""
+    ref = node.claim()
+    node.prepare(ref)
+    own = node.run(ref)
+    node.check("a claim")
+    for how in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL):
+        former = node.answering()
+        assert former is not None
+        os.kill(former, how)
+        neighbour = node.run(name=f"neighbour-{former}")
+        until("another process", lambda former=former: node.answering() not in (None, former))
+        until("all masks are right", lambda: not node.wrong())
+        node.check("put right")
+        node.remove(neighbour)
+    node.remove(own)
+    node.unprepare(ref)
+    again = node.claim()
+    os.kill(node.answering() or 0, signal.SIGKILL)
+    node.prepare(again)
+    node.run(again)
+    node.check("prepared just after the end of the process")
+
+
 def _started(node: Node, ref: ClaimRef | None) -> bool:
     """Try it, as a kubelet does again and again."""
     try:
