@@ -27,6 +27,9 @@ GLANCE = 0.2
 GRACE = 1.0
 """Seconds in which an answer comes that needs no waiting."""
 
+SENDING = 1.0
+"""Seconds in which the process must read what it is sent: a Prepare waits for that."""
+
 ALIVE = 0
 """The number of questions that ``listen`` asks for itself."""
 
@@ -127,7 +130,7 @@ class Link:
         if not self._open:
             return False
         try:
-            self._child.send(order.encode())
+            self._child.send(order.encode(), SENDING)
         except OSError:
             self._open = False
             self._child.kill()
