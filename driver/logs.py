@@ -119,13 +119,14 @@ def _loss(lines: int) -> logging.LogRecord:
 
 
 def configure(handler: logging.Handler | None = None, *, verbose: bool = False) -> None:
-    """Send all logs of the process, and the errors that nobody caught, to standard error as JSON lines.
+    """Send all logs of the process, and the errors that nobody caught, to standard error (if open) as JSON lines.
 
     ``handler``: where to instead, such as a ``StreamHandler`` that waits until its line is written.
     """
-    if handler is None:
-        handler = Lines(sys.stderr)
-        atexit.register(handler.drain)
+    if handler is None and sys.stderr is not None:
+        handler = lines = Lines(sys.stderr)
+        atexit.register(lines.drain)
+    handler = handler or logging.NullHandler()
     handler.setFormatter(JSONLines())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     logging.raiseExceptions = False

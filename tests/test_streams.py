@@ -97,3 +97,24 @@ cpusat.cli.main(["solve"])
     with open("/dev/full", "w") as full:  # noqa: PTH123 - not a file of the test's
         done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, stdout=full, stderr=full, check=False)
     assert done.returncode == 3
+
+
+def test_what_is_opened_later_is_never_taken_for_a_standard_stream() -> None:
+    script = """
+import os, subprocess, sys
+from topologies.terminal.streams import prepare
+prepare()
+files = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+child = subprocess.run(["/bin/sh", "-c", "echo heard >&2"], stdout=2)
+print(min(files) > 2, child.returncode)
+"""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec {sys.executable} -c "$1" <&- 2>&-', "sh", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True 0\n", "")

@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -127,3 +129,17 @@ def test_a_closed_stream_does_not_end_the_writing_thread():
         handler.handle(logging.makeLogRecord({"msg": "unheard"}))
     handler.drain(60)
     assert handler.dropped == 3
+
+
+def test_without_a_standard_error_no_line_waits_to_be_written():
+    script = """
+import logging, threading
+from driver.logs import configure
+configure()
+logging.error("unheard")
+threading.Thread(target=lambda: 1 / 0).start()
+print([type(each).__name__ for each in logging.getLogger().handlers])
+"""
+    line = ["/bin/sh", "-c", f'exec {sys.executable} -c "$1" 2>&-', "sh", script]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['NullHandler']\n", "")

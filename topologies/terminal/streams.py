@@ -8,9 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+HIGHEST = 2
+"""The number of standard error, above those of standard input and output."""
+
 
 def prepare() -> None:
-    """Escape characters that the encoding lacks. Raises ``OSError`` if standard output is closed."""
+    """Escape characters that the encoding lacks. Raises ``OSError`` if standard output is closed.
+
+    Descriptors of closed streams lead to ``/dev/null`` from now on: child processes would take whatever else was
+    opened there for their standard error.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= HIGHEST:
+        os.set_inheritable(handle, True)
+    os.close(handle)
     if sys.stdout is None:
         raise OSError("standard output is closed; redirect it (to /dev/null to discard it)")
     for stream in (sys.stdout, sys.stderr):
