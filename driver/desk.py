@@ -74,7 +74,7 @@ class Desk:
     async def _served(self, ref: ClaimRef, attempt: Callable[[Call], Awaitable[Done]]) -> Done:
         """What the attempt comes to, sooner or later."""
         call = Call(ref)
-        with self._preparer.reported(ref), self._at_work(call), self._signs.heard() as ear:
+        with self._preparer.reported(call), self._at_work(call), self._signs.heard() as ear:
             told: Hope | None = None
             while True:
                 ear.forget()

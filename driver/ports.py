@@ -1,10 +1,11 @@
 """What the parts of the driver want of each other, so that each can be tested against a double."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from driver.errors import Reason
+from driver.ledger.entry import Entry, Grant
 from models import Request, Result
 
 Stage = Literal["get", "wait", "solve", "write", "settle"]
@@ -68,6 +69,16 @@ class Teller(Protocol):
 
     def tell(self, claim: ClaimRef, reason: Reason | str, message: str, *, warning: bool = True) -> None:
         """An event on the claim."""
+
+
+class Reporter(Protocol):
+    """Shows in the claims themselves what became of them. Returns at once (``driver.cluster.status``)."""
+
+    def prepared(self, entry: Entry) -> None:
+        """The claim has its CPUs."""
+
+    def refused(self, ref: ClaimRef, grants: Iterable[Grant], reason: Reason, message: str) -> None:
+        """The claim, which was allocated so, does not get its CPUs now."""
 
 
 class MaskObserver(Protocol):

@@ -6,7 +6,7 @@ then the ledger's, then frees the CPUs. So a claim has its CPUs before anybody c
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,13 +16,13 @@ from driver.claims.view import ClaimView
 from driver.claims.wish import Wish
 from driver.conditions import Conditions
 from driver.entries import could_have, draft, updated
-from driver.errors import RefusedError
+from driver.errors import Reason, RefusedError
 from driver.ledger.book import Ledger
-from driver.ledger.entry import Entry, Shown
+from driver.ledger.entry import Entry, Grant, Shown
 from driver.ledger.locks import BusyError
 from driver.names import is_uid
 from driver.placing import Placer
-from driver.ports import ClaimRef, Claims, Document, Observer, Runtime, Solver, Teller
+from driver.ports import ClaimRef, Claims, Document, Observer, Reporter, Runtime, Solver, Teller
 from models import Topology, format_cpuset
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,19 @@ def show_nothing(_: ClaimView) -> dict[str, Shown]:
     return {}
 
 
+class Unreported:
+    """Claims do not show what became of them."""
+
+    def prepared(self, entry: Entry) -> None:
+        """Nothing."""
+
+    def refused(self, ref: ClaimRef, grants: Iterable[Grant], reason: Reason, message: str) -> None:
+        """Nothing."""
+
+
+UNREPORTED = Unreported()
+
+
 @dataclass(frozen=True)
 class Preparer:
     """Serves the kubelet. Its methods raise ``RefusedError`` and may be called from many threads.
@@ -78,6 +91,7 @@ class Preparer:
     read: Read
     make_wish: MakeWish
     show: Show = show_nothing
+    reporter: Reporter = UNREPORTED
     greedy: Solver | None = None
     behind: Callable[[str], None] = lambda _: None
     busy: float = BUSY
@@ -122,6 +136,7 @@ class Preparer:
             self.ledger.touch(call.ref.uid)
         self._await_runtime(call)
         self.observer.prepared(call.engine, call.age, len(entry.cpuset))
+        self.reporter.prepared(entry)
         call.tell(self.observer)
         return entry
 
@@ -177,14 +192,16 @@ class Preparer:
             log.warning("other containers are still on CPUs of claim %s; its own has to wait", call.ref)
 
     @contextmanager
-    def reported(self, ref: ClaimRef) -> Iterator[None]:
+    def reported(self, call: Call) -> Iterator[None]:
         """Refusals are counted and told; a defect becomes one."""
+        ref = call.ref
         try:
             yield
         except RefusedError as error:
             self.observer.refused(error.reason)
             if error.reason != "Busy":
                 self.teller.tell(ref, error.reason, error.message)
+                self.reporter.refused(ref, call.view.grants if call.view else (), error.reason, error.message)
             log.warning("claim %s refused: %s", ref, error)
             raise
         except Exception as error:

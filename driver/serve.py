@@ -23,6 +23,7 @@ from driver.cluster.api import Api
 from driver.cluster.events import Events
 from driver.cluster.release import Releaser
 from driver.cluster.slices import Publisher
+from driver.cluster.status import StatusWriter
 from driver.conditions import Conditions
 from driver.config import Config
 from driver.desk import LONGEST, Desk
@@ -61,7 +62,7 @@ JOINING = 10.0
 """Seconds to wait for the runtime before the kubelet is served without it; claims are then refused."""
 
 
-THREADS = ("ledger", "foreign", "slices", "events", "refresh", "release", "watch", "kubelet-watch")
+THREADS = ("ledger", "foreign", "slices", "events", "status", "refresh", "release", "watch", "kubelet-watch")
 """That live as long as the driver serves."""
 
 ENDING = 4.0
@@ -134,7 +135,9 @@ class Driver:
         runtime = self._join_runtime(ledger, refresher)
         events = Events(self.api, self.host.name)
         self._run(events)
-        preparer = self._preparer(ledger, devices, solver, runtime, events, refresher)
+        status = StatusWriter(self.api)
+        self._run(status)
+        preparer = self._preparer(ledger, devices, solver, runtime, events, status, refresher)
         self._run(refresher)
         self._desk = Desk(preparer, self.longest_wait)
         self._run(self._desk)
@@ -285,6 +288,7 @@ class Driver:
         solver: WorkerSolver,
         runtime: Runtime,
         events: Events,
+        status: StatusWriter,
         refresher: Refresher,
     ) -> Preparer:
         counted = self.config.cpu_device_mode == "grouped"
@@ -305,6 +309,7 @@ class Driver:
             read=read,
             make_wish=lambda view: wish(view, self.config, devices, self.host.cpus, self.host.name),
             show=self._show(devices),
+            reporter=status,
             greedy=WorkerSolver(self.host.topology, 0.0, self.metrics),
             behind=refresher.ask,
         )

@@ -20,7 +20,7 @@ from driver.cluster.objects import Object, Page, decode
 from driver.cluster.transport import SLOWEST, WATCH
 from driver.errors import RefusedError
 from driver.names import DRIVER
-from driver.ports import Document
+from driver.ports import ClaimRef, Document
 from models import BadInputError
 
 LONGEST = 300
@@ -34,6 +34,9 @@ MISSING, GONE, INVALID = "NotFound", 410, (400, 422)
 CLAIMS = "apis/resource.k8s.io/v1/resourceclaims"
 SLICES = "apis/resource.k8s.io/v1/resourceslices"
 NODES = "api/v1/nodes"
+
+APPLY = "application/apply-patch+yaml"
+"""Of which JSON is a part."""
 
 BAD_SETTINGS = (
     httpx2.InvalidURL,
@@ -171,6 +174,13 @@ class Api:
         """Create an event."""
         with _asking("creating an event"):
             self._client.ask("POST", _in(namespace, "api/v1/events"), Object, body=document)
+
+    def apply_claim_status(self, claim: ClaimRef, document: Document) -> None:
+        """Apply our part of a claim's status (server-side apply): what others have written stays."""
+        path = f"{_in(claim.namespace, CLAIMS, claim.name)}/status"
+        query = {"fieldManager": DRIVER, "force": "true"}
+        with _asking("writing a claim's status"):
+            self._client.ask("PATCH", path, msgspec.Raw, query=query, body=document, form=APPLY)
 
     def _find(self, path: str, patience: float = SLOWEST) -> Object | None:
         return _or_none(lambda: self._client.ask("GET", path, Object, patience=patience))

@@ -91,15 +91,18 @@ class Direct(Preparer):
 
     def prepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> Entry:
         call = Call(ref, wanted)
-        with self.reported(ref):
+        with self.reported(call):
             for _ in range(LOOKS):
-                if entry := self.place(call, self.look(call)):
+                look = self.look(call)
+                call.view = look.view
+                if entry := self.place(call, look):
                     return entry
             raise RefusedError("Busy", "it changes again and again")
 
     def unprepare(self, ref: ClaimRef, wanted: Callable[[], bool] = always) -> None:
-        with self.reported(ref):
-            self.free(Call(ref, wanted))
+        call = Call(ref, wanted)
+        with self.reported(call):
+            self.free(call)
 
 
 class Bench:

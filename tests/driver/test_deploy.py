@@ -16,6 +16,7 @@ import yaml
 from driver.claims.configs import API_VERSION, CPUSET_VERSION, KIND
 from driver.cli.run import command
 from driver.cluster.api import Api
+from driver.cluster.status import refused
 from driver.config import Config, read_config
 from driver.devices.devices import devices_of
 from driver.devices.slices import NodeRef, slices
@@ -28,7 +29,7 @@ from driver.node_name import NODE_NAME
 from driver.options import Options
 from models import InfeasibleError
 from solver.engine import solve
-from tests.driver.claims.documents import Node, claim, config, result
+from tests.driver.claims.documents import REF, Node, claim, config, result
 from tests.driver.cluster.api_server import ApiServer
 from tests.driver.manifests import (
     BASE,
@@ -319,7 +320,7 @@ def granted(folder: Path) -> dict[str, set[str]]:
     (role,) = [each for each in documents(folder / "rbac.yaml") if each["kind"] == "ClusterRole"]
     found: dict[str, set[str]] = {}
     for rule in role["rules"]:
-        assert rule.keys() == {"apiGroups", "resources", "verbs"}
+        assert rule.keys() - {"resourceNames"} == {"apiGroups", "resources", "verbs"}
         for resource in rule["resources"]:
             name = "/".join([*filter(None, rule["apiGroups"]), resource])
             found.setdefault(name, set()).update(rule["verbs"])
@@ -331,6 +332,8 @@ def test_the_service_account_may_do_what_is_listed_and_nothing_else() -> None:
         "nodes": {"get"},
         "resource.k8s.io/resourceslices": {"list", "watch", "create", "delete"},
         "resource.k8s.io/resourceclaims": {"get"},
+        "resource.k8s.io/resourceclaims/status": {"patch"},
+        "resource.k8s.io/resourceclaims/driver": {"associated-node:patch"},
         "events": {"create"},
     }
     assert granted(ADOPT) == {"resource.k8s.io/resourceclaims": {"list"}}
@@ -360,10 +363,14 @@ def test_the_driver_asks_the_api_server_for_exactly_what_it_may(tmp_path: Path) 
         next(iter(api.watch_slices("node-1", version)))
         api.claims({"u"}, print)
         api.get("default", "cpus")
+        server.put_claim(claim(result("r", "cpudevmachine", "1")))
+        api.apply_claim_status(REF, refused(REF, [], "Held", "").document("2026-12-01T00:00:00Z"))
         asked = {verb_of(method, path) for method, path in server.requests}
     roles = granted(BASE), granted(ADOPT)
     allowed = {(name, verb) for role in roles for name, verbs in role.items() for verb in verbs}
-    assert asked == allowed - {("events", "create")}
+    # The server checks this one itself, for what is written of devices.
+    synthetic = ("resource.k8s.io/resourceclaims/driver", "associated-node:patch")
+    assert asked == allowed - {("events", "create"), synthetic}
 
 
 def verb_of(method: str, path: str) -> tuple[str, str]:
@@ -374,7 +381,7 @@ def verb_of(method: str, path: str) -> tuple[str, str]:
     parts = parts[2:] if parts[0] == "namespaces" else parts
     verbs = {"POST": "create", "DELETE": "delete", "PUT": "update", "PATCH": "patch"}
     read = "watch" if "watch=" in query else "get" if len(parts) > 1 else "list"
-    return group + parts[0], verbs.get(method, read)
+    return group + "/".join([parts[0], *parts[2:]]), verbs.get(method, read)
 
 
 def test_the_image_runs_the_command_of_the_package_and_copies_all_of_it() -> None:

@@ -222,6 +222,22 @@ def test_a_second_pod_of_a_claim_is_let_in_at_the_next_try_without_another_prepa
     assert world.runtime.create("pod-2", "main", world.env(ref)).kernel == cpus
 
 
+def test_claims_show_their_cpus_or_why_they_have_none(world: World) -> None:
+    placed, hopeless = world.claim(2), world.claim(30)
+    cpus = world.prepare(placed)
+    with pytest.raises(Refused):
+        world.prepare(hopeless)
+
+    def ready(ref: ClaimRef) -> Any:
+        found = world.api.get("resourceclaims", ref.namespace, ref.name)
+        assert found is not None
+        return [(each["conditions"][0]["status"], each.get("data")) for each in found["status"].get("devices", ())]
+
+    ((status, data),) = until(lambda: ready(placed))
+    assert (status, data["claimCPUs"]) == ("True", format_cpuset(cpus))
+    assert until(lambda: ready(hopeless)) == [("False", None)]
+
+
 def test_nobody_waits_for_the_api_server_any_longer_when_the_driver_ends(world: World) -> None:
     """An answer of which a byte comes now and then would otherwise take 15 seconds, and a watch minutes."""
     assert world.driver is not None

@@ -101,6 +101,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve(self._post)
 
+    def do_PATCH(self) -> None:
+        self._serve(self._patch)
+
     def do_DELETE(self) -> None:
         self._serve(self._delete)
 
@@ -143,6 +146,16 @@ class Handler(BaseHTTPRequestHandler):
             document["metadata"]["namespace"] = self.namespace
         kept = self.api.admit(self.kind, document)
         self._answer(201, self.api.put(self.kind, kept, new=True, dry_run=self.query.get("dryRun") == "All"))
+
+    def _patch(self) -> None:
+        """Server-side apply of a claim's status."""
+        if (self.kind, self.headers["Content-Type"]) != (CLAIMS, "application/apply-patch+yaml"):
+            raise NotDoneError(422, "only the status of claims can be applied")
+        name, _, subresource = self.name.partition("/")
+        if subresource != "status" or self.query.get("force") != "true":
+            raise NotDoneError(422, "only the status of claims can be applied, by force")
+        manager = self.query["fieldManager"]
+        self._answer(200, self.api.apply_status(self.namespace, name, json.loads(self.body), manager))
 
     def _delete(self) -> None:
         if self.name:

@@ -31,6 +31,8 @@ from tests.driver.cluster.api_http import (
     selected,
 )
 
+IS_A_CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+
 
 class ApiServer:
     """A server on the loopback interface; use it as a context manager.
@@ -203,11 +205,43 @@ class ApiServer:
         consumable = ("allowMultipleAllocations", "requestPolicy") if self.drop_consumable else ()
         return _without(deepcopy(document), {*self.dropped, *consumable})
 
+    def apply_status(self, namespace: str, name: str, applied: Document, manager: str) -> Document:
+        """The claim with the devices of one manager replaced; those of others stay.
+
+        Raises ``NotDoneError`` if it is gone, another one, or if what comes out is not valid.
+        """
+        with self._lock:
+            claim = self.get(CLAIMS, namespace, name)
+            if claim is None:
+                raise NotDoneError(404, f"{CLAIMS} {name!r} not found", name)
+            if applied["metadata"]["uid"] != claim["metadata"]["uid"]:
+                raise NotDoneError(409, "the uid in the precondition is another one", name)
+            devices = applied["status"]["devices"]
+            others = [each for each in claim["status"].get("devices", []) if each["driver"] != manager]
+            allocated = [_device_key(each) for each in claim["status"]["allocation"]["devices"]["results"]]
+            if not all(_device_key(each) in allocated for each in devices):
+                raise NotDoneError(422, "status.devices: a device that is not allocated")
+            claim["status"]["devices"] = others + devices
+            return self.put(CLAIMS, self._valid(claim))
+
+    def _valid(self, claim: Document) -> Document:
+        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+        try:
+            kubernetes_validate.validate({**IS_A_CLAIM, "spec": spec, **claim}, self.version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            raise NotDoneError(422, str(error)[:500]) from None
+        return claim
+
     def _tell(self, operation: str, kind: str, document: Document) -> None:
         event = (operation, kind, deepcopy(document))
         self._log.append((self._version, event))
         for watcher in self._watchers:
             watcher.put(event)
+
+
+def _device_key(each: Document) -> tuple[object, ...]:
+    """By what the server tells the entries of ``status.devices`` apart."""
+    return each["driver"], each["pool"], each["device"], each.get("shareID")
 
 
 def _without(document: Document, fields: set[str]) -> Document:
