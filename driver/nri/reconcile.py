@@ -25,6 +25,10 @@ SOON, SLOWEST = 0.05, 1.0
 BREATH = 0.01
 """Seconds between two rounds at least: a storm of events does not make as many rounds."""
 
+LULL = 0.05
+"""Seconds in which nothing is told after a change, unless the Prepare that made it is over. Its answer goes first
+where both need the CPU."""
+
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
 """Seconds between two attempts to tell the runtime what it did not do."""
 
@@ -51,7 +55,7 @@ class Reconciler:
         self._registry, self._kernel, self._observer = registry, kernel, observer
         self._tell, self._after = tell, after
         self._woken, self._stopping = threading.Event(), threading.Event()
-        self._fresh, self._urgent = threading.Event(), threading.Event()
+        self._fresh, self._urgent, self._answered = threading.Event(), threading.Event(), threading.Event()
         self.patience, self._since = 0.0, float("inf")
         self._pause, self._backoff = SOON, 0.0
         self._not_before = self._looked_at_all = 0.0
@@ -80,6 +84,11 @@ class Reconciler:
     def changed(self) -> None:
         """The ledger has changed: whatever failed before may succeed now."""
         self._fresh.set()
+        self._woken.set()
+
+    def answered(self) -> None:
+        """Whoever has changed the ledger is about to be answered: now others can be told."""
+        self._answered.set()
         self._woken.set()
 
     def hurry(self) -> None:
@@ -136,9 +145,11 @@ class Reconciler:
     def _is_due(self, now: float) -> bool:
         if not self._registry.changed():
             self._since = float("inf")
+            self._answered.clear()
             return bool(self._registry.lost())
         self._since = min(self._since, now)
-        return self._urgent.is_set() or now >= self._since + self.patience or bool(self._registry.lost())
+        patience = max(self.patience, 0.0 if self._answered.is_set() else LULL)
+        return self._urgent.is_set() or now >= self._since + patience or bool(self._registry.lost())
 
     def _attempt(self, relist: bool) -> None:
         try:
@@ -149,6 +160,7 @@ class Reconciler:
             self._hold_back(self._registry.unsettled())
             return
         self._urgent.clear()
+        self._answered.clear()
         look(self._registry, self._kernel, self._registry.to_look_at())
         self._hold_back(self._registry.to_look_at())
 

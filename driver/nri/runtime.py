@@ -120,7 +120,7 @@ class NRIRuntime:
         whether they have gone. It does not move a container that is about to start, one that was told before in
         vain, and one whose mask cannot be read.
         """
-        self._reconciler.wake()
+        self._reconciler.answered()
         with self._round:
             return self._round.wait_for(self._is_settled, timeout)
 
