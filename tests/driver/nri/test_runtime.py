@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driver.ledger.entry import Owner
-from driver.nri import dues, static_manager
+from driver.nri import dues, reconcile, static_manager
 from driver.nri import runtime as runtime_module
 from driver.nri.traits import freezes
 from driver.protos import nri_pb2 as nri
@@ -407,6 +407,36 @@ def test_where_a_connection_may_freeze_the_node_replies_carry_changes(scenes, mo
     scene.fake.remove(scene.fake.create("pod-y", "passing").id)
     eventually(lambda: shared.kernel == set(range(1, 16)))
     assert scene.fake.connections == connections
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"called": ("containerd", "1.7.24")},
+        {"called": ("containerd", "2.0.2")},
+        {"called": ("cri-o", "1.34.0")},
+        {"called": ("containerd", "2.2.9"), "nri_version": "0.12.1"},
+    ],
+)
+def test_where_nobody_is_kept_waiting_by_it_a_change_is_told_without_patience(scenes, monkeypatch, options):
+    monkeypatch.setattr(runtime_module, "PATIENCE", 600.0)
+    scene = scenes(**options).connect()
+    shared = scene.fake.create("pod-x", "shared")
+    scene.hold(UID, [4, 5])
+    eventually(lambda: shared.kernel == scene.pool())
+    scene.book.forget(UID)
+    scene.driver.changed()
+    eventually(lambda: shared.kernel == set(range(1, 16)))
+
+
+def test_neighbours_are_told_as_soon_as_a_prepare_is_answered(scenes, monkeypatch):
+    monkeypatch.setattr(reconcile, "LULL", 600.0)
+    scene = scenes().connect()
+    shared = scene.fake.create("pod-x", "shared")
+    for uid, cpus in (("u1", [4]), ("u2", [5])):
+        scene.hold(uid, cpus)
+        assert scene.driver.settle(WAIT)
+        eventually(lambda: shared.kernel == scene.pool())
 
 
 def test_where_no_reply_carries_a_change_it_is_told_after_a_while(scenes, monkeypatch):

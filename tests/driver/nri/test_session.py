@@ -125,3 +125,50 @@ def test_a_runtime_that_lets_nobody_in_is_away(scenes, silent, monkeypatch):
 def test_a_socket_path_that_is_too_long_is_an_error_like_any_other(tmp_path):
     with pytest.raises(OSError, match="path too long"):
         relay(tmp_path / ("x" * 200), registry(), kernel, Glance(kernel), threading.Event())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), ValueError("a defect")])
+def test_a_connection_that_cannot_be_made_is_tried_again_whatever_the_reason(scenes, monkeypatch, error):
+    monkeypatch.setattr(runtime, "LAST_RETRY", 0.05)
+    real, failures = session.Connection, [error] * 3
+
+    def connection(sock, answer):
+        if failures:
+            raise failures.pop()
+        return real(sock, answer)
+
+    monkeypatch.setattr(session, "Connection", connection)
+    scene = scenes().connect()
+    assert failures == []
+    assert scene.driver.alive()
+    assert scene.fake.create("pod-x", "shared").kernel == scene.pool()
+
+
+def test_the_driver_is_alive_while_its_threads_are_whether_or_not_the_runtime_is_there(scenes):
+    scene = scenes()
+    scene.fake.stop_serving()
+    driver = scene.driver = scene.make()
+    assert not driver.alive()
+    driver.start()
+    assert driver.alive()
+    scene.fake.start_serving()
+    assert driver.wait(WAIT)
+    assert driver.alive()
+    scene.fake.stop_serving()
+    eventually(lambda: not driver.wait(0))
+    assert driver.alive()
+    scene.disconnect()
+    assert not driver.alive()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("part", ["_reconciler", "_glance"])
+def test_the_driver_is_not_alive_without_one_of_its_threads(scenes, monkeypatch, part):
+    scene = scenes().connect()
+
+    def end(*_):
+        raise SystemExit
+
+    monkeypatch.setattr(getattr(scene.driver, part), {"_reconciler": "_turn", "_glance": "_answer"}[part], end)
+    scene.driver._glance({"x": "/x"}, 0.1)
+    eventually(lambda: not scene.driver.alive())

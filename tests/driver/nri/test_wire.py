@@ -202,3 +202,29 @@ def test_frames_of_other_connections_and_replies_to_nobody_are_dropped(pair):
     end.raw(frame(7, b"z" * 100_000) + frame(2, message(9, 2, Response().SerializeToString())))
     assert end.call("Configure", nri.Empty(), 10)
     connection.close()
+
+
+def test_a_connection_whose_handler_does_not_come_to_an_end_is_not_alive(pair, monkeypatch):
+    monkeypatch.setattr(ttrpc, "STUCK", 0.05)
+    ours, theirs = pair
+    asked, done = threading.Event(), threading.Event()
+
+    def answer(method, payload):
+        asked.set()
+        assert done.wait(30)
+        return nri.Empty()
+
+    connection, end = Connection(ours, answer), PluginEnd(theirs, echo)
+    assert connection.alive()
+    caller = threading.Thread(target=end.call, args=("Configure", nri.Empty(), 30))
+    caller.start()
+    assert asked.wait(30)
+    while connection.alive():
+        time.sleep(0.01)
+    done.set()
+    caller.join()
+    while not connection.alive():
+        time.sleep(0.01)
+    end.close()
+    assert connection.ended.wait(30)
+    assert connection.alive(), "that it has ended is known, and another one is made"
