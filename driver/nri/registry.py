@@ -314,10 +314,8 @@ class Registry:
                 self._keep(container.looked(cpus, container.version))
 
     def _ways(self, container: Container, plan: Plan) -> list[Container]:
-        """Who may run on its claims' CPUs. Who is in line does not, unless he carries one of them himself."""
-        loose = {each.id: each for each in self._containers.loose(plan)}
-        carriers = {each.id: each for uid in container.claims for each in self._containers.carriers(uid)}
-        return pins.in_the_way(container, (loose | carriers).values(), plan)
+        """Who may run on its claims' CPUs. Nobody does who is in line."""
+        return pins.in_the_way(container, self._containers.loose(plan), plan)
 
     def _started_ways(self, container: Container, plan: Plan) -> list[Container]:
         return [each for each in self._ways(container, plan) if each.started]

@@ -297,8 +297,9 @@ def test_a_creation_tells_those_again_that_did_not_do_as_they_were_told_but_not_
     table.run("x", kernel=ALL)
     table.look("x", ALL)
     hold(table)
-    table.run("y", kernel=SMALL)
     own = table.sight("a", uid="u")
+    assert table.registry.doubtful(own) == {}, "it has yet to be told"
+    table.run("y", kernel=SMALL)
     assert list(table.registry.doubtful(own)) == ["x"]
     _, updates = table.registry.create(own, {"x": ALL})
     assert [each.container for each in updates] == ["x"]
@@ -395,6 +396,15 @@ def test_a_list_needs_the_masks_of_those_that_are_not_in_line_and_after_an_absen
     assert set(table.registry.to_read(listed, afresh=False)) == {"gone", "new"}, "nobody was told yet"
     table.run("y", kernel=SMALL)
     assert set(table.registry.to_read([*listed, table.sight("y")], afresh=False)) == {"x", "gone", "new"}
+
+
+def test_what_the_runtime_has_noted_says_nothing_where_the_kernel_was_not_asked(table):
+    table.run("x", kernel=ALL)
+    table.look("x", ALL)
+    table.registry.synchronize([table.sight("x", cpus=CLAIM)], {}, {}, afresh=False)
+    assert table.get("x").reach == ALL
+    table.registry.synchronize([table.sight("x", cpus=to_mask({0}))], {}, {"x": None}, afresh=False)
+    assert table.get("x").reach == ALL | to_mask({0})
 
 
 def test_one_that_is_not_listed_is_kept_while_nobody_has_looked(table):
