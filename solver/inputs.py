@@ -47,6 +47,8 @@ def claim_of(
     wanted = topology.requests if requests is None else requests
     wanted = (wanted,) if isinstance(wanted, Request) else wanted
     rules = topology.constraints if constraints is None and requests is None else constraints or ()
+    if isinstance(wanted, str | bytes) or not isinstance(wanted, Iterable):
+        raise BadInputError("is neither a Request nor a sequence of them", place="requests")
     if not wanted:
         raise BadInputError("no request; say how many CPUs are needed", place="requests")
     try:

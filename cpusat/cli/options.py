@@ -3,7 +3,7 @@
 import click
 
 LIST = "LIST"
-MOST_WORKERS, MOST_SEED = 256, 2**31 - 1
+MOST_WORKERS, MOST_SEED = 1024, 2**31 - 1
 
 
 def _choice(name: str, values: str, text: str) -> click.Option:

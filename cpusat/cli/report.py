@@ -146,7 +146,7 @@ def drawing(topology: Topology, result: Result) -> Iterator[RenderableType]:
 def clash(infeasible: Infeasible) -> Iterator[RenderableType]:
     """The rules that clash, and the nearest request that would be placed."""
     yield Text("These rules clash. Without any one of them the others could be met:")
-    table = _table("request", "rule", ">asked", ">possible", "in words")
+    table = _table("request", "rule", ">requested", ">possible", "in words")
     for rule in infeasible.rules:
         numbers = ("-" if number is None else str(number) for number in (rule.asked, rule.available))
         table.add_row(printable(rule.request) or "-", rule.name, *numbers, printable(rule.text))
@@ -154,7 +154,8 @@ def clash(infeasible: Infeasible) -> Iterator[RenderableType]:
     near = infeasible.nearest
     if near is not None:
         yield Text(
-            f"Nearest: request {printable(near.request)} with {near.option} {near.instead} ({near.asked} asked)"
+            f"Nearest: request {printable(near.request)} with {near.option} {near.instead} "
+            f"({near.asked} requested)"
         )
 
 

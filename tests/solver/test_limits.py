@@ -207,3 +207,9 @@ def test_bounds_of_a_proven_answer_are_its_metrics_or_not_told():
         result = solve(Prepared(case.topology), case.requests, free=case.free, engine="cpsat", time_limit=60)
         if result.status == "optimal":
             assert result.bounds in ({}, result.metrics)
+
+
+@pytest.mark.parametrize("requests", ["two", b"two", 2])
+def test_what_is_no_request_is_called_so(requests):
+    with pytest.raises(BadInputError, match="requests: is neither a Request nor a sequence of them"):
+        solve(SMALL, requests)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 import cpusat.cli
 from cpusat.cli.claims import MAX_CHARACTERS
+from cpusat.cli.options import MOST_WORKERS
 from models import BadInputError
+from solver import inputs
 from tests.shell import shell
 from topologies.readers.yaml_text import parse_yaml
 from topologies.terminal.program import brief
@@ -411,3 +413,7 @@ def test_a_claim_that_clashes_is_not_blamed_on_a_state(tmp_path: Path) -> None:
     for held in (("a=99", str(path)), (str(path), "a=99")):
         said = error("--cpus", "1", *(word for each in held for word in ("--held", each)))
         assert said == "CPUs 99 are held by 'a' but not online"
+
+
+def test_the_command_line_takes_as_many_workers_as_the_library() -> None:
+    assert MOST_WORKERS == inputs.MOST_WORKERS

@@ -480,7 +480,7 @@ def test_explain_of_a_clash_names_the_rules_and_the_nearest_that_would_be_placed
     assert result.exit_code == 1
     assert result.stderr.startswith("infeasible: ")
     assert result.stdout.startswith("These rules clash. Without any one of them the others could be met:\n")
-    assert "Nearest: request cpus with cpus 6 (7 asked)\n" in result.stdout
+    assert "Nearest: request cpus with cpus 6 (7 requested)\n" in result.stdout
     assert ".  free  16 CPUs  0-15\n" in result.stdout
 
 
@@ -502,7 +502,7 @@ def test_an_unknown_answer_and_a_clash_are_said_in_one_line(capsys: pytest.Captu
     Printout(machine, claim, clash).say("cpuset", explain=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "cpus     cpus      3         2  3 CPUs requested, 2 CPUs free" in printed.err
+    assert "cpus     cpus          3         2  3 CPUs requested, 2 CPUs free" in printed.err
 
 
 def test_an_unknown_answer_says_why_once() -> None:
