@@ -34,6 +34,9 @@ MISSING, GONE, INVALID = "NotFound", 410, (400, 422)
 CLAIMS = "apis/resource.k8s.io/v1/resourceclaims"
 SLICES = "apis/resource.k8s.io/v1/resourceslices"
 NODES = "api/v1/nodes"
+EVENTS = "api/v1/events"
+
+MERGE = "application/merge-patch+json"
 
 APPLY = "application/apply-patch+yaml"
 """Of which JSON is a part."""
@@ -170,10 +173,16 @@ class Api:
         """Wake those who watch, in their threads."""
         self._client.end_watches()
 
-    def create_event(self, namespace: str, document: Document) -> None:
-        """Create an event."""
+    def create_event(self, namespace: str, document: Document) -> str:
+        """Create an event. Its name."""
         with _asking("creating an event"):
-            self._client.ask("POST", _in(namespace, "api/v1/events"), Object, body=document)
+            return self._client.ask("POST", _in(namespace, EVENTS), Object, body=document).metadata.name
+
+    def patch_event(self, namespace: str, name: str, changes: Document) -> str:
+        """Change fields of an event. Its name."""
+        with _asking("changing an event"):
+            path = _in(namespace, EVENTS, name)
+            return self._client.ask("PATCH", path, Object, body=changes, form=MERGE).metadata.name
 
     def apply_claim_status(self, claim: ClaimRef, document: Document) -> None:
         """Apply our part of a claim's status (server-side apply): what others have written stays."""

@@ -81,11 +81,16 @@ class Releaser:
         )
 
     def _run(self) -> None:
+        refused = 0
         while not self._stopping.wait(PERIOD):
             try:
                 self.look()
+                refused = 0
             except RefusedError as error:
-                log.warning("claims could not be looked at: %s", error.message)
+                # Once is nothing: an API server that has just begun refuses what it is going to allow.
+                refused += 1
+                level = logging.WARNING if refused > 1 else logging.DEBUG
+                log.log(level, "claims could not be looked at: %s", error.message)
             except Exception:
                 log.exception("claims could not be looked at")
 

@@ -24,7 +24,7 @@ GROUPS = {
     NODES: "/api/v1",
     EVENTS: "/api/v1",
 }
-REASONS = {404: "NotFound", 409: "AlreadyExists", 410: "Expired", 422: "Invalid"}
+REASONS = {404: "NotFound", 415: "UnsupportedMediaType", 409: "AlreadyExists", 410: "Expired", 422: "Invalid"}
 
 
 class Spoilt(NamedTuple):
@@ -148,9 +148,16 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(201, self.api.put(self.kind, kept, new=True, dry_run=self.query.get("dryRun") == "All"))
 
     def _patch(self) -> None:
-        """Server-side apply of a claim's status."""
-        if (self.kind, self.headers["Content-Type"]) != (CLAIMS, "application/apply-patch+yaml"):
-            raise NotDoneError(422, "only the status of claims can be applied")
+        """A change of an event, or server-side apply of a claim's status."""
+        how = self.headers["Content-Type"]
+        if (self.kind, how) == (EVENTS, "application/merge-patch+json"):
+            self._answer_found(self.api.merge(EVENTS, self.namespace, self.name, json.loads(self.body)))
+        elif (self.kind, how) == (CLAIMS, "application/apply-patch+yaml"):
+            self._apply()
+        else:
+            raise NotDoneError(415, f"no patch of {self.kind} as {how!r}")
+
+    def _apply(self) -> None:
         name, _, subresource = self.name.partition("/")
         if subresource != "status" or self.query.get("force") != "true":
             raise NotDoneError(422, "only the status of claims can be applied, by force")

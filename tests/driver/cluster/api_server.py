@@ -148,6 +148,12 @@ class ApiServer:
                 self._objects[kind][key] = kept
             return deepcopy(kept)
 
+    def merge(self, kind: str, namespace: str, name: str, changes: Document) -> Document | None:
+        """Change fields of an object, if it is there; the fields below them are not merged."""
+        with self._lock:
+            found = self.get(kind, namespace, name)
+            return None if found is None else self.put(kind, {**found, **changes})
+
     def delete(self, kind: str, namespace: str, name: str) -> Document | None:
         with self._lock:
             found = self._objects[kind].pop((namespace, name), None)

@@ -339,3 +339,18 @@ def test_the_thread_goes_on_after_errors_and_ends_when_told(
     until(lambda: case.released)
     case.releaser.stop()
     assert "release" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_refusal_is_a_warning_only_when_the_next_look_is_refused_too(
+    server: ApiServer, case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(release_module, "PERIOD", 0.01)
+    case.hold(NAMED)
+    server.put_claim(CLAIM)
+    refusals = [(403, b"{}"), None] * 3
+    server.fault = lambda method, path: refusals.pop(0) if refusals else None
+    case.releaser.start()
+    until(lambda: not refusals)
+    assert "could not be looked at" not in caplog.text
+    server.fault = lambda method, path: (403, b"{}")
+    until(lambda: "could not be looked at" in caplog.text)

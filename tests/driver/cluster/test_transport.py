@@ -15,13 +15,14 @@ from tests.driver.cluster.waiting import until
 
 
 @pytest.fixture
-def transport() -> BoundedTransport:
+def transport(monkeypatch: pytest.MonkeyPatch) -> BoundedTransport:
+    """Waits for ever where it is not told otherwise."""
+    monkeypatch.setattr(transport_module, "SLOWEST", 6000)
     return BoundedTransport(ssl.create_default_context())
 
 
 @pytest.fixture
 def http(transport: BoundedTransport) -> Iterator[httpx2.Client]:
-    """Waits for ever where the transport does not know better."""
     with httpx2.Client(transport=transport, timeout=None) as client:
         yield client
 
