@@ -41,21 +41,23 @@ class CDI:
         self._metadata.open()
 
     def write(self, entry: Entry) -> None:
-        """The files of a claim; those that are right already are not touched."""
+        """The files of a claim; those that are right already are not touched. They are not flushed: after a power
+        cut the next start writes them again from the ledger, before any claim is prepared."""
         path, content = self._path(entry.uid), _spec(entry)
         self._metadata.write(entry)
         if not holds(path, content):
             make_folder(self.folder, self._sync)
-            write_whole(path, content, self._sync)
+            write_whole(path, content, sync=None)
 
     def stands(self, entry: Entry) -> bool:
         """Whether the claim's files are there and say what they should."""
         return holds(self._path(entry.uid), _spec(entry)) and self._metadata.stands(entry)
 
     def remove(self, uid: str) -> None:
-        """The claim's files are gone, also where they never were."""
-        remove(self._path(uid), self._sync)
+        """The claim's files are gone, also where they never were; its own for good, for a CDI file that came back
+        after a power cut, without its ledger entry, would be taken for another driver's."""
         self._metadata.remove(uid)
+        remove(self._path(uid), self._sync)
 
     def keep_only(self, claims: Collection[str]) -> None:
         """Remove the device metadata of claims that are neither among these nor have a file of their own."""

@@ -14,10 +14,11 @@ NEW = ".new"
 """Ends the name of a file that is being written. Runtimes read whatever ends in ``.json`` from the CDI folder."""
 
 
-def write_whole(path: Path, content: bytes, sync: Sync = os.fsync, mode: int | None = None) -> None:
+def write_whole(path: Path, content: bytes, sync: Sync | None = os.fsync, mode: int | None = None) -> None:
     """The file with this content, on disk when this returns. Raises ``OSError``, after which the former file
     stands, or perhaps the new one if it was the folder that could not be flushed. ``mode``: its permissions, by
-    default what the process is set to give.
+    default what the process is set to give. Without ``sync`` it is whole for whoever reads it, and after a kill,
+    but not after a power cut: for files that are made anew from others.
 
     A new file under a temporary name takes the place of the old one (rename is atomic), and the folder that names
     it is flushed too. What has the temporary name goes first: a link would lead the bytes elsewhere, and a pipe
@@ -30,13 +31,15 @@ def write_whole(path: Path, content: bytes, sync: Sync = os.fsync, mode: int | N
                 os.fchmod(stream.fileno(), mode)
             stream.write(content)
             stream.flush()
-            sync(stream.fileno())
+            if sync is not None:
+                sync(stream.fileno())
         new.replace(path)
     except BaseException:
         with suppress(OSError):
             new.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent, sync)
+    if sync is not None:
+        flush_folder(path.parent, sync)
 
 
 def _opened_anew(path: Path) -> BinaryIO:

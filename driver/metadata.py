@@ -16,7 +16,7 @@ from typing import Any
 from driver.devices.attributes import LONGEST
 from driver.devices.device import Value
 from driver.devices.slices import attribute
-from driver.durable import Sync, holds, make_folder, remove, remove_leftovers, write_whole
+from driver.durable import Sync, holds, make_folder, remove_leftovers, write_whole
 from driver.ledger.entry import Entry, Grant
 from driver.names import DRIVER, base, is_uid
 from models import format_cpuset
@@ -52,7 +52,7 @@ class Metadata:
         for path, content in self._files(entry):
             if not holds(path, content):
                 make_folder(path.parent, self._sync)
-                write_whole(path, content, self._sync, mode=READABLE)
+                write_whole(path, content, sync=None, mode=READABLE)
 
     def stands(self, entry: Entry) -> bool:
         """Whether the claim's files are there and say what they should."""
@@ -63,7 +63,7 @@ class Metadata:
         gives them the same names."""
         for folder, prefix in ((self.specs, f"{_SPEC}{uid}_"), (self.folder, f"{uid}_")):
             for name in _names(folder, prefix):
-                remove(folder / name, self._sync)
+                (folder / name).unlink(missing_ok=True)
 
     def keep_only(self, claims: Collection[str]) -> None:
         """Remove the files of all other claims: a driver that did not know of them has released those."""

@@ -1,9 +1,11 @@
 import json
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from driver import durable
 from driver.cdi import CDI
 from driver.durable import temporary
 from driver.ledger.entry import Entry
@@ -102,21 +104,28 @@ def test_removing_a_file_succeeds_whether_or_not_it_was_there(cdi: CDI) -> None:
     assert names(cdi.folder) == []
 
 
-def test_no_runtime_takes_a_file_that_is_being_written_for_a_spec(cdi: CDI) -> None:
+def test_no_runtime_takes_a_file_that_is_being_written_for_a_spec(
+    cdi: CDI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runtimes read every file whose name ends in .json or .yaml, hidden ones too."""
     seen: list[list[str]] = []
-    CDI(cdi.folder, lambda _: seen.append(names(cdi.folder))).write(ENTRY)
-    assert seen == [[f".{FILE}.new"], [FILE]]
+    rename = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda old, new: (seen.append(names(cdi.folder)), rename(old, new)))
+    cdi.write(ENTRY)
+    assert [*seen, names(cdi.folder)] == [[f".{FILE}.new"], [FILE]]
 
 
-def test_a_failed_write_leaves_the_former_file_and_no_other(cdi: CDI) -> None:
+def test_a_failed_write_leaves_the_former_file_and_no_other(cdi: CDI, monkeypatch: pytest.MonkeyPatch) -> None:
     cdi.write(ENTRY)
 
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
+    def full(path: Path) -> BinaryIO:
+        path.touch()
+        return Path("/dev/full").open("wb")
 
-    with pytest.raises(OSError, match="No space"):
-        CDI(cdi.folder, full).write(ENTRY.model_copy(update={"cpuset": frozenset({1})}))
+    with monkeypatch.context() as patched:
+        patched.setattr(durable, "_opened_anew", full)
+        with pytest.raises(OSError, match="No space"):
+            cdi.write(ENTRY.model_copy(update={"cpuset": frozenset({1})}))
     assert cdi.stands(ENTRY)
     assert names(cdi.folder) == [FILE]
 

@@ -159,14 +159,19 @@ def test_any_user_of_a_container_may_read_it_whatever_the_driver_is_set_to_give(
     assert [stat.S_IMODE(file.stat().st_mode) for _, file in mounts(cdi).values()] == [0o644, 0o644]
 
 
-def test_what_a_container_mounts_is_there_before_anything_names_it(cdi: CDI, tmp_path: Path) -> None:
+def test_what_a_container_mounts_is_there_before_anything_names_it(
+    cdi: CDI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[tuple[int, int]] = []
+    rename = Path.replace
 
-    def look(_: int) -> None:
+    def look(old: Path, new: Path) -> None:
+        rename(old, new)
         specs, files = (len(list(folder.glob("[!.]*.json"))) for folder in (cdi.folder, cdi._metadata.folder))
         seen.append((specs, files))
 
-    CDI(cdi.folder, look, cdi._metadata.folder).write(ENTRY)
+    monkeypatch.setattr(Path, "replace", look)
+    cdi.write(ENTRY)
     assert all(specs <= files for specs, files in seen[:-1])
     assert (cdi.folder / f"dra.k8s.io-cpu_claim-{UID}.json").exists()
     assert seen[-1] == (3, 2)

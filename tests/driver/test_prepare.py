@@ -562,6 +562,37 @@ def test_a_claim_whose_ledger_file_was_never_flushed_is_written_before_it_is_ans
     assert bench.held == {"a": cpus}
 
 
+def test_what_must_outlive_a_power_cut_is_flushed_and_nothing_else(tmp_path: Path) -> None:
+    """A flush takes milliseconds. CDI files follow from the ledger; but one that came back without its entry would
+    be taken for another driver's."""
+    flushed: list[str] = []
+
+    def sync(handle: int) -> None:
+        flushed.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+
+    bench = Bench(tmp_path, sync=sync, shows=True)
+    ref = bench.claim("a", 8)
+    bench.prepare(bench.claim("first", 1))
+    flushed.clear()
+    bench.prepare(ref)
+    assert flushed == [".a.json.new", "ledger"]
+    bench.prepare(ref)
+    bench.preparer.unprepare(ref)
+    assert flushed[2:] == ["cdi", "ledger"]
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"cdiVersion": "0.5'])
+def test_cdi_files_that_a_power_cut_has_taken_or_torn_come_back_from_the_ledger(
+    bench: Bench, left: bytes | None
+) -> None:
+    cpus = bench.prepare(bench.claim("a", 8))
+    for file in bench.cdi.folder.iterdir():
+        file.unlink() if left is None else file.write_bytes(left)
+    bench.restart()
+    assert bench.held == {"a": cpus}
+    bench.check()
+
+
 def test_unpreparing_frees_the_cpus_and_leaves_no_file(bench: Bench) -> None:
     ref = bench.claim("a", 8)
     bench.prepare(ref)

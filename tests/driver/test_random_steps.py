@@ -47,7 +47,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 
 RESTARTS = {"restart_driver", "kill_driver", "kill_runtime_process", "restart_runtime", "reboot"}
 
-FLUSHES = {"prepared": 5, "unprepared": 3, "prepared again": 1}
+FLUSHES = {"prepared": 3, "unprepared": 3, "prepared again": 1}
 """One more than the driver needs, so that it sometimes comes to its answer before it is killed."""
 
 REASONS = {"NotPlaceable", "NoSharedCPU", "Held", "BadConfig"}

@@ -173,20 +173,20 @@ class Walk(Hand):
     def kill_in_prepare(self) -> None:
         self.make_room()
         ref = self.new_claim()
-        if self.faults.kills("prepare", ref, self.random.randint(1, 16)):
+        if self.faults.kills("prepare", ref, self.random.randint(1, 10)):
             self.node.start_driver()
         self.prepared(ref)
 
     def kill_in_unprepare(self) -> None:
         ref = self.some_claim()
         self.end_carriers(ref)
-        if self.faults.kills("unprepare", ref, self.random.randint(1, 8)):
+        if self.faults.kills("unprepare", ref, self.random.randint(1, 6)):
             self.node.start_driver()
         self.released(ref)
 
     def stall(self) -> None:
         self.make_room(containers=1)
-        ref, at = self.new_claim(), self.random.choice(range(2, 17, 2))
+        ref, at = self.new_claim(), self.random.choice((2, 4))
         self.faults.order(stall_at=at, stall=2)
         with ThreadPoolExecutor() as several:
             prepared = several.submit(self.prepared, ref)
