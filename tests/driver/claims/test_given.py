@@ -49,7 +49,7 @@ def test_a_cpuset_applies_to_an_alternative_by_the_name_of_its_list() -> None:
         ([cpuset(7)], "is no CPU list"),
         ([cpuset(None)], "is no CPU list"),
         ([cpuset("1," * 6000)], "is no CPU list"),
-        ([cpuset("0-65535," * 100)], "names the same CPUs again and again"),
+        ([cpuset("0-65535," * 100)], "repeats the same CPUs too often"),
         ([cpuset("1-" + "9" * 10)], "above the highest number"),
         ([cpuset("1-3"), cpuset("1-3")], "more than one config"),
         ([cpuset("1-3"), cpuset("1-3", ["r"])], "more than one config"),

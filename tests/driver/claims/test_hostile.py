@@ -126,7 +126,7 @@ def nested(depth: int) -> Any:
         (("config",), [options(**{f"k{i}": i for i in range(100_000)})], "a config of 1.* characters"),
         (("config",), [options(strict=["x"] * 1_000_000)], "characters; at most 65536 are read"),
         (("config",), [options(numaIds="0-65535," * 10_000)], "characters; at most 65536 are read"),
-        (("config",), [options(numaIds="0-65535," * 100)], "names the same CPUs again and again"),
+        (("config",), [options(numaIds="0-65535," * 100)], "repeats the same CPUs too often"),
         (("config",), [config(nested(100_000))], "nested too deeply"),
         (("config",), [options(near=nested(100_000))], "nested too deeply"),
     ],

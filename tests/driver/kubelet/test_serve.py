@@ -18,7 +18,8 @@ from driver.kubelet.serving import DeafError
 from driver.ledger.entry import Entry
 from driver.ports import ClaimRef
 from models import BadInputError
-from tests.driver.kubelet.kubelet import Kubelet
+from tests.driver.cluster.waiting import until
+from tests.driver.kubelet.kubelet import Kubelet, NotRegistered
 
 POD = "6f6bd0a9-5e5a-4b0c-8f5e-0c5a3f6f3b11"
 OTHER = "00000000-5e5a-4b0c-8f5e-0c5a3f6f3b11"
@@ -296,6 +297,16 @@ def test_a_server_that_has_gone_deaf_is_made_anew(short_path, serve, name, monke
             assert kubelet.prepare(REF)["u1"].require() == ()
 
 
+def finds(kubelet: Kubelet, server: KubeletServer) -> bool:
+    """Whether the kubelet finds the plugin, which looks after its sockets: a server may remove some at its end."""
+    server.look()
+    try:
+        kubelet.register(5)
+    except NotRegistered:
+        return False
+    return True
+
+
 def test_where_the_event_loop_hangs_another_one_takes_its_place(short_path, serve, monkeypatch) -> None:
     monkeypatch.setattr(serving, "OPENING", 0.5)
     monkeypatch.setattr(kubelet_serve, "DEADLINE", 0.5)
@@ -304,15 +315,14 @@ def test_where_the_event_loop_hangs_another_one_takes_its_place(short_path, serv
     former._loop.call_soon_threadsafe(go_on.wait, 120)
     for _ in range(TRIES):
         server.look()
-    with Kubelet(short_path) as kubelet:
-        kubelet.register()
-        assert kubelet.prepare(REF)["u1"].require() == ()
     assert server._serving is not former
+    with Kubelet(short_path) as kubelet:
+        until(lambda: finds(kubelet, server))
+        assert kubelet.prepare(REF)["u1"].require() == ()
     go_on.set()
     former.do(asyncio.sleep(0), 60)
-    server.look()  # The old one has perhaps removed sockets at its end.
     with Kubelet(short_path) as kubelet:
-        kubelet.register()
+        until(lambda: finds(kubelet, server))
         assert kubelet.prepare(REF)["u1"].require() == ()
     server.look()
     assert server.deaf() == []

@@ -354,9 +354,9 @@ def test_a_process_that_does_not_read_is_ended(apart, stopped, monkeypatch):
 
 
 def test_the_driver_is_not_alive_when_no_process_is_to_be_had(apart, faulty, monkeypatch):
-    monkeypatch.setattr(remote, "SILENCE", 2.0)
     scene = apart().connect()
     assert scene.driver.alive()
+    monkeypatch.setattr(remote, "SILENCE", 2.0)
     faulty("never ready")
     os.kill(scene.driver.pid, signal.SIGKILL)
     eventually(lambda: not scene.driver.alive())

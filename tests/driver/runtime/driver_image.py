@@ -32,13 +32,25 @@ KEPT = 3
 """Images in the cache; other versions of the project may be tested at the same time."""
 
 
+class ImpossibleError(UnavailableError):
+    """No image can be built here, whatever is installed."""
+
+
 def driver_image() -> Path:
     """The image as an OCI archive. Raises ``UnavailableError`` where it cannot be built, ``RuntimeError`` if that
     fails."""
     if os.geteuid():
-        raise UnavailableError("only root can build images")
+        raise ImpossibleError("only root can build images")
+    if not _is_mounted(Path("/")):
+        raise ImpossibleError("the root is a folder (chroot), and buildah needs one that is mounted")
     _need_buildah()
     return cached(f"{PREFIX}{_fingerprint()}", _fill) / "image.tar"
+
+
+def _is_mounted(folder: Path) -> bool:
+    """Whether the kernel's list of mounts has the folder (proc_pid_mountinfo(5)): the root that ``chroot`` makes
+    is not in it."""
+    return any(line.split()[4] == str(folder) for line in Path("/proc/self/mountinfo").read_text().splitlines())
 
 
 def _need_buildah() -> None:
