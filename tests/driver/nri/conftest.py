@@ -84,11 +84,10 @@ class Scene:
 
 
 class ApartScene(Scene):
-    """A scene whose driver's side is a process of its own. ``looks``: uids of claims that it wants read anew."""
+    """A scene whose driver's side is a process of its own."""
 
     def __init__(self, folder, **options):
         super().__init__(folder, cgroups=folder / "cgroup", **options)
-        self.looks = []
 
     def make(self):
         """A process that has not joined the runtime."""
@@ -99,7 +98,7 @@ class ApartScene(Scene):
         return RemoteRuntime(settings, self.conditions, self.recorder)
 
     def prepare(self):
-        """Start it, and wait until it is ready to join."""
+        """Start it."""
         self.driver = self.make()
         self.driver.start()
         return self
@@ -107,11 +106,15 @@ class ApartScene(Scene):
     def connect(self):
         """Start it, and have it join."""
         self.prepare()
-        suspect = partial(self.suspected.append, 1)
-        self.driver.join(lambda: self.book.snapshot, self.book.own, self.looks.append, suspect)
+        self.join()
         assert self.driver.wait(WAIT)
         self.fake.wait_for_plugin()
         return self
+
+    def join(self):
+        """Have it join the runtime."""
+        suspect = partial(self.suspected.append, 1)
+        self.driver.join(lambda: self.book.snapshot, self.book.own, self.looked_at.append, suspect)
 
     def answering(self):
         """Connections that answer the runtime now. Short ones that only bring changes do not count."""

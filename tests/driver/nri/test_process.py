@@ -12,7 +12,9 @@ import pytest
 
 from driver.ledger.entry import Owner
 from driver.nri import link, remote, standing
-from driver.nri.process import ADDRESS_SPACE
+from driver.nri.messages import Settings, change
+from driver.nri.process import ADDRESS_SPACE, Side
+from tests.driver.nri.book import Book
 from tests.driver.nri.conftest import WAIT, ApartScene, eventually
 from tests.driver.nri.fake_runtime import NotCreated
 
@@ -96,7 +98,7 @@ def test_the_owner_that_the_process_tells_is_in_its_own_ledger_again(apart):
     scene.settle()
     first = scene.fake.create("pod-a", "main", env(UID, "4-5"))
     eventually(lambda: scene.book.snapshot.entries[UID].owner is not None)
-    assert scene.driver.knows(WAIT)
+    eventually(lambda: scene.driver._link.acknowledged == scene.book.snapshot.version)
     scene.fake.remove(first.id)
     with pytest.raises(NotCreated, match="belongs to container 'main' of pod pod-a"):
         scene.fake.create("pod-b", "main", env(UID, "4-5"))
@@ -111,17 +113,17 @@ def test_masks_that_were_put_right_are_counted_and_pods_that_are_not_named_are_a
     scene.settle()
     with pytest.raises(NotCreated, match="not reserved for this pod"):
         scene.fake.create("pod-z", "main", env(UID, "4-5"))
-    eventually(lambda: scene.looks == [UID])
+    eventually(lambda: scene.looked_at == [UID])
 
 
 def test_a_process_that_is_ready_joins_the_runtime_only_when_it_is_told_to(apart):
     scene = apart().prepare()
-    eventually(lambda: scene.driver.pid is not None and scene.driver._link._open)
+    eventually(lambda: scene.driver._link is not None and scene.driver._link._open)
     assert not scene.driver.wait(0.3)
     assert not scene.driver.knows(0)
     assert scene.fake.connections == 0
     assert scene.driver.carries(UID)
-    scene.driver.join(lambda: scene.book.snapshot, scene.book.own, scene.looks.append)
+    scene.join()
     assert scene.driver.wait(WAIT)
 
 
@@ -157,13 +159,29 @@ def test_a_process_that_does_not_run_knows_nothing_new(apart, stopped):
 def test_what_is_known_is_what_was_true_when_it_was_asked_for(apart, faulty):
     """Not that some version is known, nor that this one was sent."""
     faulty("dawdle")
-    scene = apart().connect()
+    scene = apart().prepare()
+    eventually(lambda: scene.driver._link is not None and scene.driver._link._open)
+    scene.join()
+    assert not scene.driver.knows(0.1)
+    assert scene.driver.wait(WAIT)
     for number in range(1, 4):
         scene.hold(f"u{number}", [number])
         assert not scene.driver.knows(0.1)
     assert scene.driver.knows(WAIT)
     for number in range(1, 4):
         assert scene.fake.create("pod-a", f"m{number}", env(f"u{number}", f"{number}")).kernel == {number}
+
+
+def test_a_process_that_takes_over_must_have_the_runtimes_list(apart):
+    scene = apart().connect()
+    scene.fake.stop_serving()
+    former = scene.driver.pid
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: scene.driver.pid not in (None, former) and scene.driver._link.acknowledged >= 0)
+    assert not scene.driver.knows(0.3)
+    scene.fake.start_serving()
+    assert scene.driver.knows(WAIT)
+    assert scene.driver.wait(0)
 
 
 def test_a_change_that_nobody_has_announced_is_known_as_well(apart):
@@ -184,6 +202,25 @@ def test_a_new_process_knows_nothing_until_it_has_been_told(apart, faulty):
     assert not scene.driver.knows(0.1)
     assert scene.driver.knows(WAIT)
     assert scene.driver.pid != former
+
+
+def test_a_version_is_acknowledged_after_the_process_goes_by_it(tmp_path):
+    seen = []
+
+    class Box:
+        def put(self, make):
+            seen.append((make().acknowledged, side._newest().version))
+
+    book = Book()
+    book.hold(UID, [4, 5])
+    settings = Settings(nri_socket=tmp_path / "nri.sock", cgroup_root=tmp_path, log_level=20)
+    side = Side(settings, Box())
+    side.take(change(None, book.snapshot))
+    before = book.snapshot
+    book.hold("u2", [6])
+    side.take(change(before, book.snapshot))
+    side.stop()
+    assert seen == [(1, 1), (2, 2)]
 
 
 def test_changes_from_many_threads_arrive_in_their_order(apart):
@@ -324,7 +361,7 @@ def test_a_process_with_a_fault_is_replaced(apart, faulty, monkeypatch, fault):
     scene = apart().prepare()
     eventually(lambda: scene.driver.pid)
     former = scene.driver.pid
-    scene.driver.join(lambda: scene.book.snapshot, scene.book.own, scene.looks.append)
+    scene.join()
     eventually(lambda: not alive(former))
     faulty("")
     assert scene.driver.wait(WAIT)
@@ -381,6 +418,17 @@ def test_a_process_that_hangs_does_not_keep_the_driver_from_ending(apart, stoppe
     pid = stopped(scene)
     scene.disconnect()
     assert not alive(pid)
+
+
+def test_a_signal_to_all_processes_of_the_driver_leaves_the_order_of_their_ends_to_the_driver(apart):
+    scene = apart().connect()
+    pid = scene.driver.pid
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    scene.hold(UID, [4, 5])
+    assert scene.driver.knows(WAIT)
+    assert scene.driver.pid == pid
+    assert scene.fake.create("pod-a", "main", env(UID, "4-5")).kernel == {4, 5}
 
 
 def test_a_driver_that_was_never_started_ends(apart):
