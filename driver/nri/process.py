@@ -33,7 +33,7 @@ from driver.nri.runtime import NRIRuntime
 from driver.processes import confine
 
 ADDRESS_SPACE = 256 * 2**20
-"""Bytes. Resident are 36 MB at first, 47 with 2,000 containers and 500 claims; the address space is 20 MB larger."""
+"""Bytes. Resident are 36 MB at first, 47 with 2,000 containers and 500 claims; the address space adds 20 MB."""
 
 STACK = 512 * 2**10
 """Bytes of a thread's stack. All of them count as address space."""
