@@ -44,10 +44,6 @@ class Hanging:
         self._go.set()
 
 
-def threads() -> int:
-    return sum(thread.name == "api" for thread in threading.enumerate())
-
-
 def test_a_call_returns_or_raises_and_knows_how_long_it_may_take(exchanges: Exchanges) -> None:
     assert 0 < exchanges.run(lambda left: left, 7.0) <= 7.0
     for error in (KeyError("k"), TimeoutError("its own")):
@@ -73,16 +69,16 @@ def test_whoever_has_waited_long_enough_leaves_though_the_call_hangs(exchanges: 
 
 
 def test_there_are_no_more_threads_than_calls_or_than_are_allowed(exchanges: Exchanges) -> None:
-    before, hanging = threads(), Hanging(exchanges)
+    hanging = Hanging(exchanges)
     for _ in range(3):
         exchanges.run(lambda _: None, LONG)
         until(lambda: exchanges._unfinished == 0)
-    assert threads() == before + 1
+    assert exchanges._threads == 1
     hanging.add(5)
     for _ in range(2):
         assert hanging.begun.acquire(timeout=LONG)
     assert not hanging.begun.acquire(timeout=0.1)
-    assert threads() == before + 2
+    assert exchanges._threads == 2
     hanging.let_go()
     until(lambda: hanging.ends == [None] * 5)
 

@@ -154,8 +154,8 @@ def test_the_driver_is_alive_while_its_threads_are_whether_or_not_the_runtime_is
     scene.fake.start_serving()
     assert driver.wait(WAIT)
     assert driver.alive()
-    scene.fake.stop_serving()
-    eventually(lambda: not driver.wait(0))
+    # Again and again: a plugin that was just being let in comes after the first.
+    eventually(lambda: scene.fake.stop_serving() or not driver.wait(0))
     assert driver.alive()
     scene.disconnect()
     assert not driver.alive()
