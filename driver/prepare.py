@@ -135,6 +135,7 @@ class Preparer:
             call.engine = engine if call.engine == LEDGER else call.engine
             self.ledger.touch(call.ref.uid)
         self._await_runtime(call)
+        self._check_held(call.ref, entry)
         self.observer.prepared(call.engine, call.age, len(entry.cpuset))
         self.reporter.prepared(entry)
         call.tell(self.observer)
@@ -177,6 +178,15 @@ class Preparer:
                 if look.is_current(now := self.known(ref)):
                     self._decided(call, now, look.view)
                     return
+
+    def _check_held(self, ref: ClaimRef, entry: Entry) -> None:
+        """That the claim still holds its CPUs. Nobody was kept from releasing it while the runtime was waited for.
+
+        Raises ``RefusedError("ClaimGone")``: the CPUs may be another claim's by now.
+        """
+        held = self.known(ref)
+        if held is None or held.cpuset != entry.cpuset:
+            raise RefusedError("ClaimGone", f"claim {ref}: it was released while it was being prepared")
 
     def _await_runtime(self, call: Call) -> None:
         """See that whoever answers the runtime knows the claim. Otherwise it is refused; it keeps its CPUs, with

@@ -852,3 +852,23 @@ def test_the_stages_of_a_prepare_are_counted_once_each(bench: Bench) -> None:
     assert bench.recorder.stages == {"get": 1, "solve": 1, "write": 1, "settle": 1}
     bench.prepare(ref)
     assert bench.recorder.stages == {"get": 2, "solve": 1, "write": 1, "settle": 1}
+
+
+def test_a_claim_that_is_released_before_the_runtime_knows_it_is_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its CPUs may be another claim's by then."""
+    bench = Bench(tmp_path)
+    ref, other = bench.claim("a", 31), bench.claim("b", 31)
+
+    def release_meanwhile(timeout: float) -> bool:
+        monkeypatch.undo()
+        bench.preparer.unprepare(ref)
+        bench.prepare(other)
+        return True
+
+    monkeypatch.setattr(bench.containers, "knows", release_meanwhile)
+    reason, message = bench.refusal(ref)
+    assert (reason, "released while it was being prepared" in message) == ("ClaimGone", True)
+    assert bench.held.keys() == {"b"}
+    bench.check()
